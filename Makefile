@@ -1,0 +1,63 @@
+# Two commands set everything up: `make book` and `make test`. Each works a second time, offline.
+PYTHON ?= python3
+BIN := .venv/bin
+MACHINES := book/machines
+
+.PHONY: help book series pages test lint engine install clean
+
+help:
+	@echo "make book    measure this machine quickly on the embedded model, build _build/html"
+	@echo "make series  measure this machine in full (the setting of the published pages)"
+	@echo "make pages   build _build/html from the samples that are there, measuring nothing"
+	@echo "make test    lint, types, tests, and the published notebooks replayed"
+	@echo "make lint    ruff and mypy alone"
+	@echo "make engine  build llama-server and its bindings (cached)"
+	@echo "make clean   remove _build and caches; the samples and .venv stay"
+
+book: engine
+	@echo "== measuring, quick setting"
+	$(BIN)/specdepth run --quick
+	@$(MAKE) --no-print-directory pages
+
+series: engine
+	@echo "== measuring, full setting"
+	$(BIN)/specdepth run
+	@$(MAKE) --no-print-directory pages
+
+pages: install
+	@echo "== building the book"
+	$(BIN)/specdepth book
+
+test: engine lint
+	@echo "== tests"
+	$(BIN)/python -m pytest
+	@echo "== published notebooks, replayed from their samples"
+	SPECDEPTH_REPLAY=1 $(BIN)/python -m pytest -p no:cacheprovider --nbval --nbval-current-env \
+		$(MACHINES)/*/*.ipynb
+
+lint: install
+	@echo "== ruff and mypy"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# A llama-server of one's own needs no build.
+engine: install
+ifdef SPECDEPTH_SERVER
+	@echo "engine: using SPECDEPTH_SERVER"
+else
+	@$(BIN)/python -m analysis.engines.build
+endif
+
+install: .venv/.installed
+
+.venv/.installed: pyproject.toml constraints.txt environment.yml
+	@echo "== setting up .venv"
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q -c constraints.txt pip
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[book,dev]'
+	@touch $@
+
+clean:
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis book/index.ipynb
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

@@ -1,0 +1,133 @@
+"""Warnings with advice: nothing is trimmed, everything doubtful is named."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis import lossless
+from analysis.report import Sweep
+from analysis.speculation import MIN_TOKENS_FOR_SPEED
+
+BUSY_SHARE = 0.05  # of the machine's processor time
+CLOCK_DROP = 0.10
+UNSTABLE_SPREAD = 0.05  # relative standard deviation of a cell's rounds
+PUBLISHED_ROUNDS, PUBLISHED_PROMPTS, PUBLISHED_LONG = 5, 8, 4
+
+
+def warnings(sweep: Sweep) -> list[str]:
+    """Return what a reader must know before believing the numbers, most serious first."""
+    found = [
+        *_failures(sweep),
+        *_incomplete(sweep),
+        *_busy(sweep),
+        *_clock(sweep),
+        *_unstable(sweep),
+        *_short(sweep),
+        *_texts(sweep),
+        *_quick(sweep),
+    ]
+    return found + list(sweep.recorded.notes)
+
+
+def _failures(sweep: Sweep) -> list[str]:
+    failed = [s for s in sweep.recorded.samples if s.error is not None]
+    by_depth: dict[int, list[str]] = {}
+    for s in failed:
+        by_depth.setdefault(s.depth, []).append(str(s.error))
+    return [
+        f"Depth {d}: {len(errors)} requests failed, the last with: {errors[-1][:300]}"
+        for d, errors in sorted(by_depth.items())
+    ]
+
+
+def _incomplete(sweep: Sweep) -> list[str]:
+    spec = sweep.recorded.run.spec
+    prompts = sum(
+        spec["long_prompts"] if w == "long" else spec["prompts"] for w in spec["workloads"]
+    )
+    wanted = prompts * len(spec["depths"]) * spec["rounds"]
+    got = len(sweep.timed)
+    if got >= wanted:
+        return []
+    return [f"{got} of {wanted} requests are there: run the notebook again to measure the rest."]
+
+
+def _busy(sweep: Sweep) -> list[str]:
+    launches = sweep.recorded.launches
+    busy = [x for x in launches if x.others_cpu > BUSY_SHARE]
+    if not busy:
+        return []
+    worst = max(x.others_cpu for x in busy)
+    return [
+        f"Other work took more than {BUSY_SHARE:.0%} of the processors during {len(busy)} of "
+        f"{len(launches)} launches ({worst:.0%} at worst): stop it and measure into a new folder."
+    ]
+
+
+def _clock(sweep: Sweep) -> list[str]:
+    timed = sweep.timed.dropna(subset=["clock_before_mhz", "clock_after_mhz"])
+    if timed.empty:
+        return []
+    top = max(timed["clock_before_mhz"].max(), timed["clock_after_mhz"].max())
+    slow = timed[timed["clock_after_mhz"] < (1 - CLOCK_DROP) * top]
+    # An idle GPU lowers its clock between requests; only a general drop is a throttle.
+    if len(slow) < len(timed) / 2:
+        return []
+    return [
+        f"The clock fell more than {CLOCK_DROP:.0%} below its top ({top:.0f} MHz) in {len(slow)} "
+        f"of {len(timed)} requests: check cooling and power cap."
+    ]
+
+
+def _unstable(sweep: Sweep) -> list[str]:
+    found = []
+    for workload in sweep.workloads:
+        for depth in sweep.depths:
+            logs = np.log(sweep.table("tok_s", workload, depth))
+            logs = logs[~np.isnan(logs).all(axis=1)]
+            if len(logs) < 2:
+                continue
+            spread = float(np.nanmean(logs, axis=1).std(ddof=1))
+            if spread > UNSTABLE_SPREAD:
+                found.append(f"{workload} at depth {depth} ({spread:.0%})")
+    if not found:
+        return []
+    return [
+        f"Speeds of the same prompts vary by more than {UNSTABLE_SPREAD:.0%} between launches: "
+        f"{', '.join(found)}. The intervals hold this; more rounds would narrow them."
+    ]
+
+
+def _short(sweep: Sweep) -> list[str]:
+    short = sweep.timed[sweep.timed["tok_s"].isna()]
+    if short.empty:
+        return []
+    which = sorted(set(short["workload"] + "/" + short["prompt_id"]))
+    return [
+        f"{len(short)} of {len(sweep.timed)} requests ended before {MIN_TOKENS_FOR_SPEED} tokens "
+        f"and give no speed: {', '.join(which)}."
+    ]
+
+
+def _texts(sweep: Sweep) -> list[str]:
+    spec = sweep.recorded.run.spec
+    timed = lossless.pairs(sweep.recorded, spec["temperature"])
+    parted = [(a, b) for a, b in timed if lossless.first_difference(a.tokens, b.tokens) is not None]
+    if not parted:
+        return []
+    return [
+        f"In {len(parted)} of {len(timed)} comparisons the timed text parts from that of depth 0: "
+        "these speeds are of different texts, and are also given for equal texts alone."
+    ]
+
+
+def _quick(sweep: Sweep) -> list[str]:
+    spec = sweep.recorded.run.spec
+    fewer = []
+    if spec["rounds"] < PUBLISHED_ROUNDS:
+        fewer.append(f"{spec['rounds']} launches a depth instead of {PUBLISHED_ROUNDS}")
+    if spec["prompts"] < PUBLISHED_PROMPTS:
+        fewer.append(f"{spec['prompts']} prompts a workload instead of {PUBLISHED_PROMPTS}")
+    if "long" in spec["workloads"] and spec["long_prompts"] < PUBLISHED_LONG:
+        fewer.append(f"{spec['long_prompts']} long prompts instead of {PUBLISHED_LONG}")
+    return [f"A quick run: {', '.join(fewer)}. Intervals are wider."] if fewer else []

@@ -1,0 +1,180 @@
+"""The command line: ``specdepth doctor | run | verdict | book``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from analysis import __version__
+from analysis.errors import SpecDepthError
+
+app = typer.Typer(
+    help="Measure, explain and decide the draft depth of speculative decoding.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+Model = Annotated[str, typer.Option(help='A GGUF with an MTP head, or "embedded".')]
+Server = Annotated[
+    str, typer.Option(help="Your own llama-server; else SPECDEPTH_SERVER, else the built one.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _plainly[**P](function: Callable[P, None]) -> Callable[P, None]:
+    """Print our own errors as text and end with 1; an interrupt ends with 130."""
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except SpecDepthError as error:
+            print(f"specdepth: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            print("specdepth: interrupted; what was measured is kept", file=sys.stderr)
+            raise typer.Exit(130) from None
+
+    return wrapped
+
+
+@app.callback(invoke_without_command=True)
+def _main(version: Annotated[bool, typer.Option(help="Print the version.")] = False) -> None:
+    if version:
+        print(__version__)
+        raise typer.Exit()
+
+
+@app.command()
+@_plainly
+def doctor(model: Model = "embedded", server: Server = "", as_json: Json = False) -> None:
+    """Print what was found on this machine and what is wrong; fails if nothing can run."""
+    from analysis.doctor import examine
+
+    found = examine(model, server)
+    if as_json:
+        print(json.dumps(dataclasses.asdict(found), indent=1))
+    else:
+        width = max(map(len, found.facts))
+        for name, value in found.facts.items():
+            print(f"{name:{width}}  {value}")
+        for text in found.warnings:
+            print(f"warning: {text}")
+        for text in found.fatal:
+            print(f"error: {text}")
+        print(f"next: {found.next_command}")
+    if found.fatal:
+        raise typer.Exit(1)
+
+
+@app.command()
+@_plainly
+def run(
+    model: Model = "embedded",
+    machine: Annotated[str, typer.Option(help="Folder name; default: from the hardware.")] = "",
+    server: Server = "",
+    server_args: Annotated[str, typer.Option(help="Further flags for llama-server.")] = "",
+    depths: Annotated[str, typer.Option(help="Such as 0-5 or 0,2,4.")] = "",
+    notebooks: Annotated[str, typer.Option(help="Names, separated by commas.")] = "",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", "-p", help="Any parameter, as NAME=VALUE.")
+    ] = None,
+    quick: Annotated[bool, typer.Option(help="Minutes, with wider intervals.")] = False,
+) -> None:
+    """Run the notebooks on this machine; samples and pages go to its folder."""
+    from analysis import gallery, series
+
+    given: dict[str, Any] = {"model": model}
+    given |= {k: v for k, v in {"server": server, "server_args": server_args}.items() if v}
+    if depths:
+        given["depths"] = _depths(depths)
+    for pair in set_ or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"--set needs NAME=VALUE: {pair!r}")
+        given[name] = value
+    chosen = tuple(n.strip() for n in notebooks.split(",") if n.strip()) or series.NOTEBOOKS
+    pages = series.run_series(given, machine, chosen, quick=quick)
+    for page in pages:
+        print(f"wrote {page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page}")
+    folder = pages[0].parent
+    _print_verdict(gallery.machine(folder.name, folder.parent), 0.97)
+
+
+def _depths(text: str) -> list[int]:
+    """Read ``0-5`` or ``0,2,4``."""
+    try:
+        found: list[int] = []
+        for part in text.split(","):
+            low, dash, high = part.strip().partition("-")
+            found += range(int(low), int(high) + 1) if dash else [int(low)]
+    except ValueError:
+        raise typer.BadParameter(f"depths are like 0-5 or 0,2,4: {text!r}") from None
+    return found
+
+
+@app.command()
+@_plainly
+def verdict(
+    machine: Annotated[str, typer.Argument(help="A machine of the book.")],
+    as_json: Json = False,
+    tolerance: Annotated[float, typer.Option(min=0.5, max=1.0)] = 0.97,
+    run_id: Annotated[
+        str, typer.Option("--run", help="A run of this machine; else the fullest.")
+    ] = "",
+) -> None:
+    """Print the recommended depth of a machine, from its samples alone."""
+    from analysis import gallery
+
+    recorded = gallery.machine(machine)
+    if run_id:
+        chosen = [r for r in recorded if r.run.run == run_id]
+        if not chosen:
+            raise SpecDepthError(
+                f"no run {run_id} of {machine}", ", ".join(r.run.run for r in recorded)
+            )
+        recorded = chosen
+    if as_json:
+        from analysis import report, summary
+
+        print(json.dumps(summary.verdict(report.sweep_of(recorded[0]), tolerance), indent=1))
+    else:
+        _print_verdict(recorded, tolerance)
+
+
+def _print_verdict(recorded: list[Any], tolerance: float) -> None:
+    """Print one run's verdict as tables on the terminal."""
+    from rich.console import Console
+
+    from analysis import checks, report, summary
+
+    sweep = report.sweep_of(recorded[0])
+    console = Console(soft_wrap=False)
+    console.print(f"{sweep.machine}, run {sweep.recorded.run.run}", highlight=False)
+    for table in summary.terminal_tables(sweep, tolerance):
+        console.print(table)
+    for text in checks.warnings(sweep):
+        console.print(f"warning: {text}", style="yellow", highlight=False)
+    if len(recorded) > 1:
+        others = ", ".join(r.run.run for r in recorded[1:])
+        console.print(f"other runs of this machine: {others}", highlight=False)
+
+
+@app.command()
+@_plainly
+def book() -> None:
+    """Build the book from the samples that are there, measuring nothing."""
+    from analysis import series
+
+    print(f"wrote {series.build_book().relative_to(series.root())}")
+
+
+if __name__ == "__main__":
+    app()

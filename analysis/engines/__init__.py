@@ -1,0 +1,1 @@
+"""How a spec is measured: the real llama-server, started and asked over loopback."""

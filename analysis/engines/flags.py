@@ -1,0 +1,131 @@
+"""The command line of a launch, from the spec by a table; names are chosen from --help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.engines.binary import SUPPORTED, ServerBinary
+from analysis.errors import EngineError
+from analysis.spec import SweepSpec
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One row of the table: spellings, newest first, and the value a spec gives it.
+
+    A value of None leaves the flag out; True gives the flag without a value.
+    """
+
+    names: tuple[str, ...]
+    value: Callable[[SweepSpec, int], str | bool | None]
+    optional: bool = False  # whether a launch means the same without it (older builds lack some)
+
+
+def _when(condition: object, value: object) -> str | None:
+    return str(value) if condition else None
+
+
+def _drafting(spec: SweepSpec, depth: int, *drafters: str) -> bool:
+    return depth > 0 and spec.drafter in drafters
+
+
+FLAGS = (
+    Flag(("--parallel", "-np"), lambda s, _: str(s.slots)),
+    Flag(("--ctx-size", "-c"), lambda s, _: str(s.context)),
+    Flag(("--cache-type-k", "-ctk"), lambda s, _: _when(s.cache_type_k != "f16", s.cache_type_k)),
+    Flag(("--cache-type-v", "-ctv"), lambda s, _: _when(s.cache_type_v != "f16", s.cache_type_v)),
+    Flag(("--kv-unified", "-kvu"), lambda s, _: s.kv_unified is True or None),
+    Flag(("--no-kv-unified", "-no-kvu"), lambda s, _: s.kv_unified is False or None),
+    Flag(("--threads", "-t"), lambda s, _: _when(s.threads, s.threads)),
+    Flag(
+        ("--fit-target", "-fitt"),
+        lambda s, _: _when(s.fit_budget_mib is not None, s.fit_budget_mib),
+    ),
+    Flag(
+        ("--spec-draft-n-max", "--draft-max"),
+        lambda s, d: _when(_drafting(s, d, "mtp", "draft-simple"), d),
+    ),
+    Flag(
+        ("--spec-draft-p-min", "--draft-p-min"),
+        lambda s, d: _when(_drafting(s, d, "mtp", "draft-simple"), s.p_min),
+    ),
+    Flag(
+        ("--spec-draft-model", "--model-draft", "-md"),
+        lambda s, d: _when(_drafting(s, d, "draft-simple"), s.draft_model),
+    ),
+    Flag(
+        ("--spec-ngram-simple-size-m", "--spec-ngram-size-m"),
+        lambda s, d: _when(_drafting(s, d, "ngram-simple"), d),
+    ),
+    Flag(("--spec-ngram-mod-n-max",), lambda s, d: _when(_drafting(s, d, "ngram-mod"), d)),
+    # The drafter of modular n-grams refuses a minimum above the maximum.
+    Flag(("--spec-ngram-mod-n-min",), lambda s, d: _when(_drafting(s, d, "ngram-mod"), 1)),
+    Flag(("--spec-ngram-map-k-size-m",), lambda s, d: _when(_drafting(s, d, "ngram-map-k"), d)),
+    Flag(
+        ("--spec-synth-rates",),
+        lambda s, d: _when(
+            s.arm == "synthetic" and d > 0, ",".join(str(r) for r in s.synthetic_rates[:d])
+        ),
+    ),
+    Flag(("--metrics",), lambda *_: True, optional=True),
+    Flag(
+        ("--log-verbosity", "--verbosity", "-lv"), lambda *_: "4", optional=True
+    ),  # placement lines need it
+    Flag(
+        ("--cache-ram", "-cram"), lambda *_: "0", optional=True
+    ),  # no prompt of an earlier request is kept
+    Flag(("--no-ui", "--no-webui"), lambda *_: True, optional=True),
+    Flag(("--offline",), lambda *_: True, optional=True),
+)
+
+
+def arguments(
+    binary: ServerBinary, spec: SweepSpec, depth: int, model: Path, port: int
+) -> list[str]:
+    """Return the arguments of a launch at a depth.
+
+    Raises
+    ------
+    EngineError
+        If the binary lacks a flag that the spec can not do without.
+    """
+    if spec.arm == "room":
+        raise EngineError(
+            "arm room varies memory and drafts apart, which llama-server can not",
+            f"engine {spec.engine}",
+            "use engine=tracer for this arm",
+        )
+    chosen = ["--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
+    chosen += spec_type(binary, spec, depth)
+    for flag in FLAGS:
+        value = flag.value(spec, depth)
+        if value is None or value is False:
+            continue
+        name = next((n for n in flag.names if n in binary.flags), None)
+        if name is None:
+            if not flag.optional:
+                raise EngineError(
+                    f"this llama-server has no {' or '.join(flag.names)}",
+                    binary.version,
+                    f"supported: {SUPPORTED}",
+                )
+            continue
+        chosen += [name] if value is True else [name, str(value)]
+    return [*chosen, *spec.server_args]
+
+
+def spec_type(binary: ServerBinary, spec: SweepSpec, depth: int) -> list[str]:
+    """Return the flag that names the drafter, in the spelling of this build."""
+    if depth == 0 or spec.drafter == "none":
+        return []
+    spellings = ("draft-mtp", "mtp") if spec.drafter == "mtp" else (spec.drafter,)
+    for spelling in spellings:
+        if spelling in binary.spec_types:
+            return ["--spec-type", spelling]
+    raise EngineError(
+        f"this llama-server can not draft with {spec.drafter}",
+        f"its --spec-type knows {', '.join(binary.spec_types) or 'nothing'}",
+        f"supported: {SUPPORTED}",
+    )

@@ -1,0 +1,186 @@
+"""What a GGUF file says of itself: architecture, quantization, layers, MTP layers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import ModelError
+
+EMBEDDED = "embedded"
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Facts of a model; sizes are of the file's tensors, all parts together."""
+
+    name: str  # file name of the first part, without its folder
+    sha256: str
+    architecture: str
+    quantization: str  # the most frequent tensor type by bytes
+    size_mib: float
+    parameters: int
+    layers: int  # all blocks, the MTP ones included
+    mtp_layers: int
+    context_train: int
+    has_chat_template: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the facts as a JSON-ready dict."""
+        return asdict(self)
+
+
+def embedded_path() -> Path:
+    """Return the path of the embedded model."""
+    folder = Path(__file__).resolve().parent.parent / "models"
+    found = sorted(folder.glob("*.gguf"))
+    if not found:
+        raise ModelError(
+            "the embedded model is not there", "no models/*.gguf", "restore it from the repository"
+        )
+    return found[0]
+
+
+def resolve(model: str) -> Path:
+    """Return the path of the model's first part, or raise :class:`ModelError`."""
+    if model == EMBEDDED:
+        return embedded_path()
+    path = Path(model).expanduser().resolve()
+    if not path.is_file():
+        raise ModelError(
+            "the model file is not there",
+            path.name,
+            "give the path of a GGUF with an MTP head, or model=embedded",
+        )
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic != b"GGUF":
+        raise ModelError(
+            f"{path.name} is not a GGUF file", f"it starts with {magic!r}", "convert the model"
+        )
+    return path
+
+
+def parts(path: Path) -> list[Path]:
+    """Return all parts of a model that is split as ``name-00001-of-00003.gguf``."""
+    match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.gguf", path.name)
+    if not match:
+        return [path]
+    stem, _, count = match.groups()
+    found = [path.with_name(f"{stem}-{i:05d}-of-{count}.gguf") for i in range(1, int(count) + 1)]
+    missing = [p.name for p in found if not p.is_file()]
+    if missing:
+        raise ModelError("parts of the model are missing", ", ".join(missing), "fetch all parts")
+    return found
+
+
+def facts(path: Path) -> ModelFacts:
+    """Read a model's facts; the weights themselves are only hashed.
+
+    Raises
+    ------
+    ModelError
+        If a part is missing or the file can not be read as GGUF.
+    """
+    from gguf import GGUFReader
+
+    files = parts(path)
+    by_type: Counter[str] = Counter()
+    parameters = 0
+    try:
+        readers = [GGUFReader(file) for file in files]
+        for reader in readers:
+            for tensor in reader.tensors:
+                by_type[tensor.tensor_type.name] += int(tensor.n_bytes)
+                parameters += int(tensor.n_elements)
+        head = readers[0]
+        architecture = str(_value(head, "general.architecture"))
+        return ModelFacts(
+            name=files[0].name,
+            sha256=_digest(files),
+            architecture=architecture,
+            quantization=by_type.most_common(1)[0][0] if by_type else "none",
+            size_mib=round(sum(by_type.values()) / MIB, 2),
+            parameters=parameters,
+            layers=int(_value(head, f"{architecture}.block_count", 0)),
+            mtp_layers=int(_value(head, f"{architecture}.nextn_predict_layers", 0)),
+            context_train=int(_value(head, f"{architecture}.context_length", 0)),
+            has_chat_template=_value(head, "tokenizer.chat_template", None) is not None,
+        )
+    except ModelError:
+        raise
+    except Exception as error:  # the reader raises many kinds on damaged files
+        raise ModelError(
+            f"{path.name} can not be read as GGUF",
+            f"{type(error).__name__}: {error}",
+            "check that the file is complete",
+        ) from error
+
+
+def _value(reader: Any, name: str, *default: Any) -> Any:
+    field = reader.get_field(name)
+    if field is None:
+        if default:
+            return default[0]
+        raise ModelError("the file lacks a key", name, "convert the model anew")
+    return field.contents()
+
+
+def _digest(files: list[Path]) -> str:
+    """Return the SHA-256 over all parts; remembered by size and time, since big files are slow."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(_file_digest(file).encode())
+    return digest.hexdigest() if len(files) > 1 else _file_digest(files[0])
+
+
+def _file_digest(file: Path) -> str:
+    stat = file.stat()
+    key = f"{file.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
+    cache = cache_folder() / "sha256.json"
+    known: dict[str, str] = {}
+    if cache.is_file():
+        try:
+            known = json.loads(cache.read_text())
+        except ValueError:
+            known = {}
+    if key not in known:
+        digest = hashlib.sha256()
+        for block in _blocks(file):
+            digest.update(block)
+        known[key] = digest.hexdigest()
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        aside = cache.with_suffix(f".{os.getpid()}")
+        aside.write_text(json.dumps(known))
+        aside.replace(cache)
+    return known[key]
+
+
+def _blocks(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        while block := stream.read(4 * MIB):
+            yield block
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again: builds, checksums."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "specdepth"
+
+
+def check_drafter(found: ModelFacts, drafter: str, depths: tuple[int, ...]) -> None:
+    """Raise :class:`ModelError` where a model can not be drafted for as asked."""
+    if drafter == "mtp" and max(depths) > 0 and found.mtp_layers == 0:
+        raise ModelError(
+            f"{found.name} has no MTP layer",
+            f"architecture {found.architecture}, nextn_predict_layers 0",
+            "measure depth 0 alone, draft with ngram-simple, or use a GGUF with its MTP head",
+        )

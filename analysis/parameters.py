@@ -1,0 +1,62 @@
+"""From a notebook's parameters to a spec: an unknown name stops the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from analysis.errors import SpecError
+from analysis.spec import SweepSpec
+
+_IPYTHON = {"In", "Out", "exit", "quit", "open", "get_ipython"}
+
+
+@dataclass(frozen=True)
+class PageParameters:
+    """What a page is made with: the spec, and where and how its results are shown."""
+
+    spec: SweepSpec
+    machine: str  # "" names the machine from its hardware
+    machines_folder: Path | None  # None: book/machines of the checkout
+    tolerance: float
+
+
+def read(names: Mapping[str, Any]) -> PageParameters:
+    """Read a notebook's ``globals()`` right after its parameters.
+
+    papermill only warns of a misspelt parameter, and the page would be of other settings than
+    its reader asked for.
+
+    Raises
+    ------
+    SpecError
+        If a name is not a parameter, or a value is not usable.
+    """
+    given: dict[str, Any] = {
+        name: value
+        for name, value in names.items()
+        if not name.startswith("_")
+        and name not in _IPYTHON
+        and (value is None or isinstance(value, (str, int, float, bool, list, tuple, dict)))
+    }
+    machine = str(given.pop("machine", ""))
+    folder = str(given.pop("machines_folder", ""))
+    tolerance = given.pop("tolerance", 0.97)
+    try:
+        tolerance = float(tolerance)
+    except (TypeError, ValueError):
+        tolerance = 0.0
+    if not 0 < tolerance <= 1:
+        raise SpecError("`tolerance` must lie in (0, 1]", repr(names.get("tolerance")))
+    known = {f.name for f in fields(SweepSpec)}
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise SpecError(
+            f"unknown parameter {', '.join(unknown)}",
+            "",
+            f"known are {', '.join(sorted(known | {'machine', 'machines_folder', 'tolerance'}))}",
+        )
+    spec = SweepSpec(**given)
+    return PageParameters(spec, machine, Path(folder) if folder else None, tolerance)

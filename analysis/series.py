@@ -1,0 +1,198 @@
+"""Run notebooks with papermill and build the book with Jupyter Book."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from analysis import machine, progress
+from analysis.errors import SpecDepthError, SpecError
+from analysis.sweep import machines_folder, project_root
+
+NOTEBOOKS = ("depth_sweep",)
+FRONT_PAGE = "front_page"
+# What `make book` measures: the same depths and workloads, with less repetition.
+QUICK: Mapping[str, Any] = {"rounds": 2, "prompts": 4, "long_prompts": 1, "lossless_prompts": 1}
+_PATH = re.compile(
+    r"""(?P<q>["'])(?:~|[A-Za-z]:|\.{1,2})?[\\/](?:[^"'\n]*[\\/])?(?P<last>[^"'\n]*)(?P=q)"""
+)
+
+
+class SeriesError(SpecDepthError):
+    """A notebook or the book could not be made."""
+
+
+def root() -> Path:
+    """Return the checkout, or raise: notebooks and book need one."""
+    found = project_root()
+    if found is None:
+        raise SeriesError(
+            "the notebooks and the book need a checkout of the project",
+            "an installed package alone",
+            "clone the repository and install it with `make install`",
+        )
+    return found
+
+
+def source(notebook: str) -> Path:
+    """Return the path of a notebook's source."""
+    path = root() / "notebooks" / f"{notebook}.ipynb"
+    if not path.is_file():
+        known = ", ".join(p.stem for p in sorted(path.parent.glob("*.ipynb")))
+        raise SeriesError(f"no notebook called {notebook}", known, "choose one of these")
+    return path
+
+
+def check_parameters(notebook: str, parameters: Mapping[str, Any]) -> None:
+    """Raise :class:`SpecError` for a name that the notebook's parameters cell does not have."""
+    import papermill
+
+    known = set(papermill.inspect_notebook(str(source(notebook))))
+    unknown = sorted(set(parameters) - known)
+    if unknown:
+        raise SpecError(
+            f"{notebook} has no parameter {', '.join(unknown)}",
+            "",
+            f"known are {', '.join(sorted(known))}",
+        )
+
+
+def run_notebook(
+    notebook: str, parameters: Mapping[str, Any], output: Path, label: str = ""
+) -> Path:
+    """Execute a notebook and move the result to `output` when, and only when, it succeeded.
+
+    Paths of this machine are taken out of the result. A failed run leaves its pages beside the
+    target as ``<name>.failed.ipynb`` and raises :class:`SeriesError` with the kernel's error.
+    """
+    import papermill
+
+    check_parameters(notebook, parameters)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="specdepth-") as aside:
+        draft = Path(aside) / output.name
+        with _bar(Path(aside) / "progress", label or notebook):
+            try:
+                papermill.execute_notebook(
+                    str(source(notebook)), str(draft), dict(parameters), kernel_name="python3",
+                    progress_bar=False, log_output=False, cwd=aside,
+                )  # fmt: skip
+            except papermill.PapermillExecutionError as error:
+                failed = output.with_suffix(".failed.ipynb")
+                shutil.move(draft, failed)
+                raise SeriesError(
+                    f"{notebook} failed", f"{error.ename}: {error.evalue}",
+                    f"open {failed.name} beside the target",
+                ) from None  # fmt: skip
+        text = published(_read(draft))
+        whole = draft.with_suffix(".published")
+        whole.write_text(text, encoding="utf-8")
+        shutil.move(whole, output)
+    return output
+
+
+def published(notebook: Any) -> str:
+    """Return an executed notebook as text, without paths and other traces of the machine."""
+    for cell in notebook.cells:
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell.source = _PATH.sub(lambda m: f"{m['q']}{m['last']}{m['q']}", cell.source)
+    made = notebook.metadata.pop("papermill", {})
+    notebook.metadata["specdepth"] = {
+        "started": str(made.get("start_time", ""))[:19],
+        "duration_s": round(float(made.get("duration") or 0), 1),
+        "papermill": made.get("version", ""),
+    }
+    notebook.metadata.get("language_info", {}).pop("version", None)
+    text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
+    return text + "\n"
+
+
+def _read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+
+
+class _bar:  # noqa: N801 (a context manager, used like a function)
+    """Shows the launches that the notebook's kernel reports, as a bar on stderr."""
+
+    def __init__(self, file: Path, label: str) -> None:
+        self._file = file
+        self._label = label
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        self._old = os.environ.get(progress.FILE_VARIABLE)
+        os.environ[progress.FILE_VARIABLE] = str(self._file)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self._old is None:
+            del os.environ[progress.FILE_VARIABLE]
+        else:
+            os.environ[progress.FILE_VARIABLE] = self._old
+
+    def _watch(self) -> None:
+        shown = progress.BarProgress(self._label)
+        seen = 0
+        while True:
+            last = self._stop.is_set()
+            lines = self._file.read_text().splitlines() if self._file.is_file() else []
+            for line in lines[seen:]:
+                update = json.loads(line)
+                shown.update(update["done"], update["total"], update["doing"])
+            seen = len(lines)
+            if last:
+                break
+            time.sleep(0.5)
+        shown.close()
+
+
+def run_series(
+    parameters: Mapping[str, Any],
+    machine_name: str = "",
+    notebooks: tuple[str, ...] = NOTEBOOKS,
+    *,
+    quick: bool = False,
+) -> list[Path]:
+    """Execute notebooks into a machine's folder; a quick run goes to ``<machine>-quick``."""
+    name = machine.facts(machine_name).name
+    if quick and not name.endswith("-quick"):
+        name += "-quick"
+    given = (dict(QUICK) if quick else {}) | dict(parameters) | {"machine": name}
+    return [
+        run_notebook(n, given, machines_folder() / name / f"{n}.ipynb", f"{name} {n}")
+        for n in notebooks
+    ]
+
+
+def build_book(output: Path | None = None) -> Path:
+    """Draw the front page from all samples, build the book strictly, and return its first page."""
+    base = root()
+    target = output or base / "_build"
+    run_notebook(FRONT_PAGE, {}, base / "book" / "index.ipynb")
+    command = [
+        sys.executable, "-m", "jupyter_book", "build", str(base), "--path-output",
+        str(target.parent), "-W", "-n", "--keep-going", "-q",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, cwd=base)
+    if done.returncode != 0:
+        told = [x for x in (done.stdout + done.stderr).splitlines() if x.strip()]
+        warnings = [x for x in told if "WARNING" in x or "ERROR" in x] or told[-8:]
+        raise SeriesError("the book did not build", " | ".join(warnings[:8]), "mend these")
+    return target / "html" / "index.html"

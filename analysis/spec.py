@@ -1,0 +1,211 @@
+"""What to measure: one frozen specification of a sweep, checked when it is made."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import shlex
+import types
+import typing
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from analysis.errors import SpecError
+
+WORKLOADS = ("short", "prose", "code", "long")
+DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
+ARMS = ("natural", "synthetic", "room", "evicted")
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+MAX_DEPTH = 32
+
+
+@dataclass(frozen=True)
+class SweepSpec:
+    """One depth sweep: the same prompts, seeds and settings at every depth.
+
+    Lists may be given as text (``"[0, 2]"`` or ``"0,2"``), as papermill's ``-p`` passes them.
+    Depth 0 (no drafting) is always measured and is added where it is missing.
+    """
+
+    model: str = "embedded"  # path of a GGUF, or "embedded"
+    drafter: str = "mtp"
+    draft_model: str = ""  # path of a GGUF, for drafter "draft-simple"
+    depths: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
+    p_min: float = 0.0  # smallest draft probability at which drafting goes on
+    arm: str = "natural"
+    synthetic_rates: tuple[float, ...] = ()  # acceptance by position, for arm "synthetic"
+    n_rs_seq: int | None = None  # recurrent-state room; None: the engine's own choice (depth)
+    slots: int = 1
+    busy_slots: int = 1  # how many requests run at once
+    context: int = 20480  # tokens of all slots together, as llama-server's --ctx-size
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    kv_unified: bool | None = None  # None: the engine's default
+    fit_budget_mib: int | None = None  # device memory to leave free
+    threads: int | None = None  # None: the engine's default
+    engine: str = "llama-server"
+    server: str = ""  # a llama-server binary; "" is SPECDEPTH_SERVER, then the built one
+    server_args: tuple[str, ...] = ()  # further flags, passed through untouched
+    workloads: tuple[str, ...] = WORKLOADS
+    prompts: int = 8  # of each workload but long
+    long_prompts: int = 4
+    long_prompt_tokens: int = 16384
+    prompt_format: str = "auto"  # raw, chat, or auto: chat where the model has a chat template
+    n_predict: int = 256
+    rounds: int = 5  # launches per depth
+    temperature: float = 0.6
+    seed: int = 20260719
+    lossless_prompts: int = 2  # per workload, decoded once per depth at temperature 0; 0 is off
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            wanted = typing.get_type_hints(type(self))[field.name]
+            object.__setattr__(
+                self, field.name, _coerce(field.name, getattr(self, field.name), wanted)
+            )
+        object.__setattr__(self, "depths", tuple(sorted({0, *self.depths})))
+        self._check()
+
+    def _check(self) -> None:
+        def refuse(name: str, must: str, next_step: str = "") -> None:
+            raise SpecError(f"`{name}` must {must}", repr(getattr(self, name)), next_step)
+
+        def choose(name: str, allowed: tuple[str, ...]) -> None:
+            if getattr(self, name) not in allowed:
+                refuse(name, f"be one of {', '.join(allowed)}")
+
+        choose("drafter", DRAFTERS)
+        choose("arm", ARMS)
+        choose("engine", ("llama-server", "tracer"))
+        choose("prompt_format", ("auto", "raw", "chat"))
+        choose("cache_type_k", CACHE_TYPES)
+        choose("cache_type_v", CACHE_TYPES)
+        if not self.model:
+            refuse("model", "name a GGUF file", 'use model="embedded" for the built-in one')
+        if any(d < 0 or d > MAX_DEPTH for d in self.depths):
+            refuse("depths", f"lie between 0 and {MAX_DEPTH}")
+        if self.drafter == "none" and self.depths != (0,):
+            refuse("depths", "be [0] when drafter is none", 'choose a drafter, e.g. "mtp"')
+        if (self.drafter == "draft-simple") != bool(self.draft_model):
+            refuse("draft_model", 'be given for drafter "draft-simple", and only for it')
+        unknown = [w for w in self.workloads if w not in WORKLOADS]
+        if unknown or not self.workloads or len(set(self.workloads)) != len(self.workloads):
+            refuse("workloads", f"be distinct names out of {', '.join(WORKLOADS)}")
+        lowest = {
+            "slots": 1, "busy_slots": 1, "context": 64, "prompts": 1, "long_prompts": 1,
+            "long_prompt_tokens": 16, "n_predict": 2, "rounds": 1, "lossless_prompts": 0,
+            "threads": 1, "n_rs_seq": 0, "fit_budget_mib": 0, "seed": 0,
+        }  # fmt: skip
+        for name, low in lowest.items():
+            value = getattr(self, name)
+            if value is not None and value < low:
+                refuse(name, f"be at least {low}")
+        if self.seed >= 2**32 - 1:
+            refuse("seed", "be below 4294967295, which asks the server for a random one")
+        if self.busy_slots > self.slots:
+            refuse("busy_slots", f"be at most slots ({self.slots})", "raise slots as well")
+        if not 0 <= self.temperature <= 5:
+            refuse("temperature", "lie between 0 and 5")
+        if not 0 <= self.p_min <= 1:
+            refuse("p_min", "lie between 0 and 1")
+        rates = self.synthetic_rates
+        if any(not 0 <= r <= 1 for r in rates) or list(rates) != sorted(rates, reverse=True):
+            refuse("synthetic_rates", "fall from 1 towards 0 by position")
+        if (self.arm == "synthetic") != bool(rates):
+            refuse("synthetic_rates", 'be given for arm "synthetic", and only for it')
+        if rates and len(rates) < max(self.depths):
+            refuse("synthetic_rates", f"have a value for each of {max(self.depths)} positions")
+        longest = self.long_prompt_tokens + self.n_predict
+        if "long" in self.workloads and self.slot_context < longest:
+            refuse(
+                "context",
+                f"hold long_prompt_tokens + n_predict = {longest} tokens in each of {self.slots} "
+                "slots",
+                "raise context, or leave out the workload long",
+            )
+
+    @property
+    def slot_context(self) -> int:
+        """Tokens that one slot can hold: the server splits its cache unless it is unified."""
+        return self.context if self.kv_unified else self.context // self.slots
+
+    def prompt_count(self, workload: str) -> int:
+        """How many prompts of a workload are asked for."""
+        return self.long_prompts if workload == "long" else self.prompts
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON-ready values, without the paths of this machine."""
+        values = dataclasses.asdict(self)
+        values["model"] = _last_part(self.model)
+        values["draft_model"] = _last_part(self.draft_model)
+        values["server_args"] = [_last_part(a) for a in self.server_args]
+        values["server"] = "own" if self.server else ""
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+
+    def key(self, model_sha256: str, engine_build: str) -> str:
+        """Return 12 hexadecimal digits that are equal only for runs that may be joined.
+
+        `rounds` is left out: more rounds of the same thing extend a run.
+        """
+        values = self.to_json() | {"model": model_sha256, "server": engine_build}
+        values.pop("rounds")
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _last_part(path: str) -> str:
+    return path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _coerce(name: str, value: Any, wanted: Any) -> Any:
+    """Bring a value, perhaps text from a command line, to the type of its field."""
+    if isinstance(wanted, types.UnionType):
+        if value is None or (isinstance(value, str) and value.lower() in ("", "none", "null")):
+            return None
+        wanted = next(t for t in typing.get_args(wanted) if t is not type(None))
+    problem = SpecError(f"`{name}` must be {_say(wanted)}", repr(value))
+    if typing.get_origin(wanted) is tuple:
+        inner = typing.get_args(wanted)[0]
+        return tuple(_coerce(name, v, inner) for v in _as_list(name, value, inner))
+    if wanted is str:
+        if not isinstance(value, str):
+            raise problem
+        return value
+    if isinstance(value, str):
+        value = yaml.safe_load(value)
+    if wanted is bool:
+        if not isinstance(value, bool):
+            raise problem
+        return value
+    if isinstance(value, bool):
+        raise problem
+    try:
+        number = wanted(value)
+    except (TypeError, ValueError):
+        raise problem from None
+    if number != value:
+        raise problem
+    return number
+
+
+def _as_list(name: str, value: Any, inner: Any) -> list[Any]:
+    if isinstance(value, str):
+        text = value.strip()
+        if text.startswith("["):
+            value = yaml.safe_load(text)
+        elif inner is str and name == "server_args":
+            return shlex.split(text)
+        else:
+            value = [part.strip() for part in text.split(",") if part.strip()]
+    if isinstance(value, (int, float)):
+        value = [value]
+    if not isinstance(value, (list, tuple)):
+        raise SpecError(f"`{name}` must be a list", repr(value))
+    return list(value)
+
+
+def _say(wanted: Any) -> str:
+    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[wanted]

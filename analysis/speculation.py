@@ -1,0 +1,95 @@
+"""The quantities of speculative decoding, by the project's one set of definitions.
+
+For a request with `predicted_n` tokens decoded in `predicted_ms`, of which `draft_n_accepted`
+were drafted and accepted:
+
+- the first token comes from the prompt pass, so decoding gave ``predicted_n - 1``;
+- each verification step gives its accepted drafts and one token of the target's own, so
+  ``steps = (predicted_n - 1) - draft_n_accepted``;
+- ``tokens per step = (predicted_n - 1) / steps``, ``step time = predicted_ms / steps``, and
+  ``speed = tokens per step / step time``, exactly.
+
+Source of the acceptance model: Leviathan, Kalman and Matias, Fast Inference from Transformers
+via Speculative Decoding (2023), section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+# Below this, one step more or less moves the speed by several percent.
+MIN_TOKENS_FOR_SPEED = 32
+
+
+def timed(frame: pd.DataFrame, temperature: float, arm: str = "natural") -> pd.DataFrame:
+    """Return the samples that a speed is made of, with the derived columns.
+
+    Left out are warm-ups, failed requests, other arms, and the greedy requests of the comparison
+    of texts. Columns added: ``tok_s``, ``tokens_per_step``, ``step_ms``; ``tok_s`` and
+    ``step_ms`` are missing where fewer than :data:`MIN_TOKENS_FOR_SPEED` tokens were decoded.
+    """
+    keep = (
+        ~frame["warm_up"].astype(bool)
+        & frame["error"].isna()
+        & (frame["temperature"] == temperature)
+        & (frame["arm"] == arm)
+    )
+    chosen = frame[keep].copy()
+    decoded = chosen["predicted_n"].astype(float) - 1
+    usable = decoded >= MIN_TOKENS_FOR_SPEED
+    steps = chosen["steps"].astype(float)
+    chosen["tokens_per_step"] = (decoded / steps).where(usable)
+    chosen["step_ms"] = (chosen["predicted_ms"] / steps).where(usable)
+    chosen["tok_s"] = (1e3 * decoded / chosen["predicted_ms"]).where(usable)
+    return chosen
+
+
+def acceptance_rate(draft_n_accepted: float, draft_n: float) -> float | None:
+    """Return accepted / drafted, or None where nothing was drafted."""
+    return None if draft_n == 0 else draft_n_accepted / draft_n
+
+
+def offered_per_position(depth: int, drafts: int, draft_n: int) -> tuple[int, ...]:
+    """Return how many drafts offered each position, from the server's two counters.
+
+    Every draft offers all `depth` positions but those shortened near the end of a request; the
+    tokens missing are taken from the deepest positions, as few drafts as possible being short.
+    Where drafts stop early for another reason (`p_min`, n-grams) this is only an estimate, and a
+    tracer is needed.
+    """
+    if depth == 0 or drafts == 0:
+        return (0,) * depth
+    missing = max(depth * drafts - draft_n, 0)
+    offered = [drafts] * depth
+    whole, rest = divmod(missing, depth)
+    offered = [max(n - whole, 0) for n in offered]
+    for position in range(depth - rest, depth):
+        offered[position] = max(offered[position] - 1, 0)
+    return tuple(offered)
+
+
+def by_position(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return acceptance by position of one depth's samples.
+
+    Rows are positions 1..depth; columns ``offered``, ``accepted``, ``a`` (all up to this position
+    accepted, given that it was offered) and ``c`` (accepted given that the one before was).
+    Empty where the server gives no counter by position.
+    """
+    counted = frame[frame["accepted_per_position"].notna() & frame["drafts"].notna()]
+    if counted.empty:
+        return pd.DataFrame(columns=["offered", "accepted", "a", "c"])
+    depth = int(counted["depth"].max())
+    offered = np.zeros(depth)
+    accepted = np.zeros(depth)
+    for row in counted.itertuples():
+        positions: Sequence[int] = row.accepted_per_position  # type: ignore[assignment]
+        accepted[: len(positions)] += positions
+        offered += offered_per_position(depth, int(row.drafts), int(row.draft_n or 0))  # type: ignore[arg-type]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        a = np.where(offered > 0, accepted / offered, np.nan)
+        c = a / np.concatenate([[1.0], a[:-1]])
+    index = pd.RangeIndex(1, depth + 1, name="position")
+    return pd.DataFrame({"offered": offered, "accepted": accepted, "a": a, "c": c}, index=index)

@@ -1,0 +1,217 @@
+"""The raw samples: one append-only JSON Lines file a run, safe to interrupt at any moment.
+
+The first line is the run's facts; each further line is one record with its `kind`. A line is
+written whole and flushed to the disk before the next request starts. A torn last line, all that
+an interruption can leave, is set aside in a file of its own and its request is measured again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+from analysis.errors import StoreError
+from analysis.records import FORMAT, Divergence, Launch, Run, Sample, Step, _Record
+
+KINDS: dict[str, type[_Record]] = {
+    "run": Run,
+    "launch": Launch,
+    "sample": Sample,
+    "step": Step,
+    "divergence": Divergence,
+}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The content of one samples file."""
+
+    path: Path
+    run: Run
+    samples: tuple[Sample, ...] = ()
+    launches: tuple[Launch, ...] = ()
+    steps: tuple[Step, ...] = ()
+    divergences: tuple[Divergence, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def frame(self) -> pd.DataFrame:
+        """Return the samples as a table, one row a request, columns as :class:`Sample`."""
+        columns = list(Sample.__dataclass_fields__)
+        return pd.DataFrame([s.to_json() for s in self.samples], columns=columns)
+
+    def done(self) -> set[tuple[Any, ...]]:
+        """Return the keys of the requests that need not be measured again."""
+        return {sample_key(s) for s in self.samples if s.error is None and not s.warm_up}
+
+
+def sample_key(sample: Sample) -> tuple[Any, ...]:
+    """Return what makes a request the same request: a rerun neither loses nor repeats one."""
+    return (
+        sample.arm, sample.depth, sample.round, sample.workload, sample.prompt_id,
+        sample.temperature,
+    )  # fmt: skip
+
+
+def read(path: Path) -> Recorded:
+    """Read a samples file.
+
+    Raises
+    ------
+    StoreError
+        If the file is missing, of a later format, damaged before its last line, or holds a
+        request twice. The file itself is never changed by reading.
+    """
+    if not path.is_file():
+        raise StoreError(
+            f"no samples at {path.name}", "no such file", "run the notebook to measure them"
+        )
+    lines, torn = _lines(path.read_bytes())
+    records: dict[str, list[Any]] = {kind: [] for kind in KINDS}
+    for number, line in enumerate(lines, 1):
+        kind, record = _parse(path, number, line)
+        records[kind].append(record)
+    if len(records["run"]) != 1 or _parse(path, 1, lines[0])[0] != "run":
+        raise StoreError(
+            f"{path.name} must start with one line of the run's facts",
+            f"{len(records['run'])} such lines",
+            "restore the file from version control",
+        )
+    samples = tuple(records["sample"])
+    keys = [sample_key(s) for s in samples if s.error is None and not s.warm_up]
+    if len(keys) != len(set(keys)):
+        twice = next(k for k in keys if keys.count(k) > 1)
+        raise StoreError(
+            f"{path.name} holds a request twice", str(twice), "restore it from version control"
+        )
+    return Recorded(
+        path=path,
+        run=records["run"][0],
+        samples=samples,
+        launches=tuple(records["launch"]),
+        steps=tuple(records["step"]),
+        divergences=tuple(records["divergence"]),
+        notes=("the last line is torn: an interrupted write",) if torn else (),
+    )
+
+
+def _lines(content: bytes) -> tuple[list[bytes], bytes]:
+    """Split into whole lines and the torn rest (empty where the file ends well)."""
+    *lines, rest = content.split(b"\n")
+    return lines, rest
+
+
+def _parse(path: Path, number: int, line: bytes) -> tuple[str, _Record]:
+    try:
+        values = json.loads(line)
+        kind = values.pop("kind")
+        if kind == "run" and values["format"] > FORMAT:
+            raise StoreError(
+                f"{path.name} is of format {values['format']}",
+                f"this version reads up to {FORMAT}",
+                "update specdepth",
+            )
+        values = {k: _tuples(v) for k, v in values.items()}
+        return kind, KINDS[kind].from_json(values)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StoreError(
+            f"line {number} of {path.name} is damaged",
+            f"{type(error).__name__}: {error}",
+            "restore the file from version control; nothing was changed",
+        ) from None
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class Writer:
+    """Appends records to a samples file; one writer at a time.
+
+    Opening creates the file with the run's facts, or checks that the facts of the existing file
+    agree: runs of another model, engine or setting are refused.
+    """
+
+    def __init__(self, path: Path, run: Run) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._file: IO[bytes] = path.open("ab+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._file.close()
+            raise StoreError(
+                f"{path.name} is being written by another process",
+                "the file is locked",
+                "wait for the other run, or stop it",
+            ) from None
+        try:
+            self._mend()
+            if path.stat().st_size:
+                check_same(read(path).run, run)
+            else:
+                self.add(run)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _mend(self) -> None:
+        """Set a torn last line aside, in a file of its own."""
+        lines, torn = _lines(self.path.read_bytes())
+        if torn:
+            with self.path.with_suffix(".torn").open("ab") as aside:
+                aside.write(torn + b"\n")
+            os.ftruncate(self._file.fileno(), sum(len(line) + 1 for line in lines))
+
+    def add(self, record: _Record) -> None:
+        """Append one record and wait until it is on the disk."""
+        kind = next(k for k, cls in KINDS.items() if type(record) is cls)
+        line = json.dumps({"kind": kind, **record.to_json()}, separators=(",", ":"))
+        self._file.write(line.encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def check_same(old: Run, new: Run) -> None:
+    """Raise where two runs may not be joined: another key, or another machine."""
+    differing = [
+        f"{name}: {a} and {b}"
+        for name, a, b in (
+            ("key", old.key, new.key),
+            ("processor", old.machine["cpu"], new.machine["cpu"]),
+            ("cores", old.machine["cores"], new.machine["cores"]),
+            ("GPUs", _gpu_names(old), _gpu_names(new)),
+        )
+        if a != b
+    ]
+    if differing:
+        raise StoreError(
+            "two runs with different key facts can not be joined",
+            "; ".join(differing),
+            "measure into another machine folder (parameter `machine`)",
+        )
+
+
+def _gpu_names(run: Run) -> list[str]:
+    return [str(gpu["name"]) for gpu in run.machine["gpus"]]
+
+
+def same_spec(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Tell whether a stored run answers a spec: equal in all but a smaller number of rounds."""
+    apart = {k for k in stored.keys() | wanted.keys() if _lists(stored.get(k)) != wanted.get(k)}
+    return apart <= {"rounds"}
+
+
+def _lists(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,200 @@
+"""The protocol: fresh launches in balanced order, a warm-up, then the same requests everywhere."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from analysis import machine, model, prompts, store
+from analysis.engines import binary as engine_binary
+from analysis.engines.llama_server import LlamaServer
+from analysis.errors import EngineError, StoreError
+from analysis.launch import measure_launch
+from analysis.lossless import audit
+from analysis.progress import Progress, here
+from analysis.records import Run
+from analysis.spec import SweepSpec
+
+REPLAY_VARIABLE = "SPECDEPTH_REPLAY"
+MACHINES_VARIABLE = "SPECDEPTH_MACHINES"
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    """One launch of the plan."""
+
+    round: int
+    order: int
+    depth: int
+
+
+def plan(spec: SweepSpec) -> list[PlannedLaunch]:
+    """Return the launches: every depth once a round, the rounds in alternating order (ABBA).
+
+    A drift of the machine that is linear in time then falls on all depths alike over each pair
+    of rounds.
+    """
+    launches: list[PlannedLaunch] = []
+    for number in range(spec.rounds):
+        depths = spec.depths if number % 2 == 0 else spec.depths[::-1]
+        launches += [PlannedLaunch(number, len(launches) + i, d) for i, d in enumerate(depths)]
+    return launches
+
+
+def machines_folder() -> Path:
+    """Return where machines' folders lie.
+
+    That is SPECDEPTH_MACHINES, else ``book/machines`` of this checkout, else ``machines`` here.
+    """
+    named = os.environ.get(MACHINES_VARIABLE)
+    if named:
+        return Path(named)
+    root = project_root()
+    return root / "book" / "machines" if root else Path.cwd() / "machines"
+
+
+def project_root() -> Path | None:
+    """Return the checkout that this package is used from, or None where it is only installed."""
+    root = Path(__file__).resolve().parent.parent
+    return root if (root / "_config.yml").is_file() else None
+
+
+def replaying() -> bool:
+    """Tell whether engines are forbidden and stored samples must do."""
+    return os.environ.get(REPLAY_VARIABLE, "") not in ("", "0")
+
+
+def measure(
+    spec: SweepSpec,
+    notebook: str = "depth_sweep",
+    machine_name: str = "",
+    folder: Path | None = None,
+    progress: Progress | None = None,
+) -> store.Recorded:
+    """Measure what is not yet measured of a spec, and return all its samples.
+
+    Samples go to ``<folder>/<machine>/samples/<notebook>-<key>.jsonl`` and the servers' logs to
+    ``logs`` beside it. Interrupted at any moment, a second call continues. With
+    ``SPECDEPTH_REPLAY=1`` nothing is started and the stored samples are returned.
+
+    Raises
+    ------
+    EngineError
+        If no launch at all worked; single failures are kept as samples with their error.
+    """
+    here_facts = machine.facts(machine_name)
+    samples = (folder or machines_folder()) / here_facts.name / "samples"
+    if replaying():
+        return find(samples, notebook, spec)
+    server = engine_binary.probe(spec.server)
+    for warning in server.warnings():
+        if "can not start" in warning and spec.drafter == "mtp":
+            raise EngineError("this llama-server can not draft", warning, "use another build")
+    path = model.resolve(spec.model)
+    facts = model.facts(path)
+    model.check_drafter(facts, spec.drafter, spec.depths)
+    key = spec.key(facts.sha256, server.label)
+    file = samples / f"{notebook}-{key}.jsonl"
+    logs = samples / "logs" / key
+    encoded = _encode(server, spec, path, facts, logs)
+    run = Run(
+        run=f"{notebook}-{key}",
+        key=key,
+        notebook=notebook,
+        spec=spec.to_json(),
+        machine=here_facts.to_json(),
+        model=facts.to_json(),
+        engine={"version": server.version, "build": server.build, "commit": server.commit},
+        packages=machine.packages(),
+        prompt_facts={e.key: e.facts for e in encoded},
+        started=now(),
+    )
+    with store.Writer(file, run) as writer:
+        stored = store.read(file)
+        _check_prompts(stored.run, run)
+        _run_plan(spec, server, path, encoded, writer, stored, logs, progress or here())
+        audit(spec, server, path, encoded, writer, store.read(file), logs)
+    recorded = store.read(file)
+    if not recorded.done():
+        errors = [s.error for s in recorded.samples if s.error]
+        raise EngineError("no launch worked", errors[-1] if errors else "", "see the logs")
+    return recorded
+
+
+def _run_plan(
+    spec: SweepSpec,
+    server: engine_binary.ServerBinary,
+    path: Path,
+    encoded: list[prompts.Encoded],
+    writer: store.Writer,
+    stored: store.Recorded,
+    logs: Path,
+    progress: Progress,
+) -> None:
+    done = stored.done()
+    launches = plan(spec)
+    try:
+        for number, planned in enumerate(launches):
+            progress.update(number, len(launches), f"depth {planned.depth}")
+            measure_launch(
+                spec, server, path, encoded, writer, stored.run.run, logs,
+                round_number=planned.round, order=planned.order, depth=planned.depth, done=done,
+                attempt=len(stored.launches),
+            )  # fmt: skip
+        progress.update(len(launches), len(launches), "done")
+    finally:
+        progress.close()
+
+
+def _encode(
+    server: engine_binary.ServerBinary,
+    spec: SweepSpec,
+    path: Path,
+    facts: model.ModelFacts,
+    logs: Path,
+) -> list[prompts.Encoded]:
+    """Encode all prompts by the model's own tokenizer, in a launch that decodes nothing."""
+    from analysis.engines.flags import arguments
+
+    chat = spec.prompt_format == "chat" or (
+        spec.prompt_format == "auto" and facts.has_chat_template
+    )
+    texts = [p for w in spec.workloads for p in prompts.load(w, spec.prompt_count(w))]
+    log = logs / "encode.log"
+    with LlamaServer(server, lambda port: arguments(server, spec, 0, path, port), log) as engine:
+        return [prompts.encode(engine, prompt, spec, chat=chat) for prompt in texts]
+
+
+def _check_prompts(old: Run, new: Run) -> None:
+    if old.prompt_facts != new.prompt_facts:
+        changed = [k for k, v in new.prompt_facts.items() if old.prompt_facts.get(k) != v]
+        raise StoreError(
+            "the prompts have changed since these samples were measured",
+            ", ".join(changed[:5]),
+            "measure into another machine folder (parameter `machine`)",
+        )
+
+
+def find(samples: Path, notebook: str, spec: SweepSpec) -> store.Recorded:
+    """Return the newest stored run of a spec; engine and model need not be there."""
+    wanted: dict[str, Any] = spec.to_json()
+    matching = [
+        recorded
+        for recorded in map(store.read, sorted(samples.glob(f"{notebook}-*.jsonl")))
+        if store.same_spec(recorded.run.spec, wanted)
+    ]
+    if not matching:
+        raise StoreError(
+            f"no stored samples of this {notebook} in {samples.parent.name}",
+            f"{len(list(samples.glob(f'{notebook}-*.jsonl')))} runs with other parameters",
+            f"unset {REPLAY_VARIABLE} to measure",
+        )
+    return max(matching, key=lambda r: r.run.started)
+
+
+def now() -> str:
+    """Return the time as text, in UTC and to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

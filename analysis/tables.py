@@ -1,0 +1,223 @@
+"""Tables as pandas frames of text: numbers with as many digits as their interval allows."""
+
+from __future__ import annotations
+
+import math
+from importlib import resources
+
+import pandas as pd
+
+from analysis import lossless
+from analysis.report import MIX, Sweep
+from analysis.stats import ON_THESE, SCOPES, Interval
+from analysis.verdict import Verdict
+
+TITLES = {
+    "tok_s": "decode tok/s",
+    "tokens_per_step": "tokens per step",
+    "step_ms": "step time, ms",
+    "acceptance": "acceptance rate",
+}
+
+
+def number(value: float, uncertainty: float) -> str:
+    """Format a number to the second digit of its uncertainty (half the interval's width)."""
+    if not math.isfinite(value):
+        return "–"
+    if not math.isfinite(uncertainty) or uncertainty <= 0:
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    digits = min(max(1 - math.floor(math.log10(uncertainty)), 0), 4)
+    return f"{value:.{digits}f}"
+
+
+def interval(found: Interval | None) -> str:
+    """Format an interval as ``value [low, high]``; without repetition the bounds are unknown."""
+    if found is None:
+        return "–"
+    if not (math.isfinite(found.low) and math.isfinite(found.high)):
+        return f"{number(found.estimate, math.nan)} [one unit, no interval]"
+    half = (found.high - found.low) / 2
+    low, high = number(found.low, half), number(found.high, half)
+    return f"{number(found.estimate, half)} [{low}, {high}]"
+
+
+def note() -> pd.DataFrame:
+    """Return the note's own table: tok/s by depth, one column a workload, and its mean."""
+    with resources.files("analysis").joinpath("data/note_002_depth_sweep.csv").open() as file:
+        table = pd.read_csv(file, index_col="n_max")
+    table = table.rename(columns={"long_16k_reasoning": "long", "mean_as_printed": "mean"})
+    return table.rename_axis("depth")
+
+
+def depth_sweep(sweep: Sweep, scope: str = ON_THESE) -> pd.DataFrame:
+    """Return the note's table for this machine: tok/s by depth, with intervals."""
+    rows = {}
+    for depth in sweep.depths:
+        row = {
+            workload: interval(sweep.cell(workload, depth).interval("tok_s", scope))
+            for workload in sweep.workloads
+            if sweep.has_speed([workload], depth)
+        }
+        if len(row) == len(sweep.workloads):
+            row["mean"] = interval(sweep.mean_tok_s(depth, scope))
+        rows[depth] = row
+    return pd.DataFrame.from_dict(rows, orient="index").fillna("–").rename_axis("depth")
+
+
+def against_note(sweep: Sweep) -> pd.DataFrame:
+    """Return mean speed relative to depth 2, this machine's and the note's, side by side."""
+    printed = note()["mean"]
+    rows = {}
+    if 2 not in sweep.depths:
+        return pd.DataFrame()
+    base = sweep.mean_tok_s(2, ON_THESE).estimate
+    for depth in sweep.depths:
+        rows[depth] = {
+            "this machine": f"{sweep.mean_tok_s(depth, ON_THESE).estimate / base:.2f}",
+            "the note": f"{printed[depth] / printed[2]:.2f}" if depth in printed.index else "–",
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
+def quantities(sweep: Sweep, workload: str = MIX) -> pd.DataFrame:
+    """Return every quantity of a workload by depth, in both scopes."""
+    name = workload if workload in sweep.groups() else sweep.workloads[0]
+    rows = {}
+    for cell in sweep.cells():
+        if cell.workload == name:
+            rows[cell.depth] = {
+                (TITLES[quantity], scope): interval(cell.interval(quantity, scope))
+                for quantity in TITLES
+                for scope in SCOPES
+            }
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+    table.columns = pd.MultiIndex.from_tuples(list(table.columns))
+    return table
+
+
+def by_workload(sweep: Sweep, quantity: str, scope: str) -> pd.DataFrame:
+    """Return one quantity by depth, a column a workload."""
+    rows: dict[int, dict[str, str]] = {}
+    for cell in sweep.cells():
+        rows.setdefault(cell.depth, {})[cell.workload] = interval(cell.interval(quantity, scope))
+    return pd.DataFrame.from_dict(rows, orient="index").fillna("–").rename_axis("depth")
+
+
+def verdicts(found: list[Verdict]) -> pd.DataFrame:
+    """Return the verdicts, a row for each workload and scope."""
+    rows = [
+        {
+            "workload": v.workload,
+            "scope": v.scope,
+            "depth": v.answer,
+            "may be the answer": listed(v.candidates),
+            "may be the fastest": listed(v.confidence_set),
+            "regret": "–" if v.regret is None else f"{v.regret:.1%}",
+            "regret at most": "–" if v.regret_high is None else f"{v.regret_high:.1%}",
+            "further rounds": "–" if v.recommended is not None else str(v.further_rounds or "no"),
+        }
+        for v in found
+    ]
+    return pd.DataFrame(rows).set_index(["workload", "scope"])
+
+
+def listed(depths: tuple[int, ...]) -> str:
+    """Return depths as text, ``1, 2``."""
+    return ", ".join(map(str, depths))
+
+
+def texts(sweep: Sweep) -> pd.DataFrame:
+    """Return how many greedy texts equal depth 0's, by depth, and where the first parts."""
+    compared = lossless.pairs(sweep.recorded)
+    margins = {(d.workload, d.prompt_id, d.depth): d.margin for d in sweep.recorded.divergences}
+    rows = {}
+    for depth in (d for d in sweep.depths if d > 0):
+        own = [(a, b) for a, b in compared if b.depth == depth]
+        parted = {
+            (b.workload, b.prompt_id): lossless.first_difference(a.tokens, b.tokens) for a, b in own
+        }
+        places = {k: at for k, at in parted.items() if at is not None}
+        row = {"compared": len(own), "equal": len(own) - len(places), "first difference": "–"}
+        if places:
+            (workload, prompt), at = min(places.items(), key=lambda item: item[1])
+            margin = margins.get((workload, prompt, depth))
+            said = "unknown" if margin is None else f"{margin:.4f}"
+            row["first difference"] = f"{workload}/{prompt}, token {at}, margin {said}"
+        rows[depth] = row
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
+def provenance(sweep: Sweep) -> pd.DataFrame:
+    """Return what the page's numbers rest on."""
+    run = sweep.recorded.run
+    m, spec, model = run.machine, run.spec, run.model
+    gpus = ", ".join(str(g["name"]) for g in m["gpus"]) or "none"
+    rows = {
+        "machine": f"{m['name']}: {m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB",
+        "GPUs": gpus,
+        "system": m["system"],
+        "model": f"{model['name']}, {model['quantization']}, {model['size_mib']} MiB, "
+        f"SHA-256 {model['sha256'][:16]}",
+        "engine": f"{run.engine['version']}",
+        "launch at the deepest": next(
+            (x.command for x in reversed(sweep.recorded.launches) if x.depth == max(sweep.depths)),
+            "–",
+        ),
+        "rounds, prompts": f"{sweep.timed['round'].nunique()} rounds, "
+        f"{sweep.timed.groupby('workload')['prompt_id'].nunique().to_dict()} prompts",
+        "tokens, sampling": f"{spec['n_predict']} tokens asked for, temperature "
+        f"{spec['temperature']}, seed {spec['seed']}",
+        "samples": f"{sweep.recorded.path.name}, {len(sweep.recorded.samples)} requests in "
+        f"{len(sweep.recorded.launches)} launches",
+        "measured": f"from {run.started}",
+        "packages": ", ".join(f"{k} {v}" for k, v in run.packages.items()),
+    }
+    return pd.DataFrame({"": rows})
+
+
+def sentence(sweep: Sweep, found: Verdict) -> str:
+    """Return a verdict as one sentence."""
+    where = "the mix of all workloads" if found.workload == MIX else f"{found.workload} work"
+    if found.recommended is None:
+        more = (
+            f"about {found.further_rounds} further rounds would likely settle it"
+            if found.further_rounds
+            else "more rounds alone would not settle it, more prompts may"
+        )
+        return (
+            f"For {where} on {sweep.machine}, {found.scope}: undecided between depths "
+            f"{listed(found.candidates)}; {more}."
+        )
+    gain = ""
+    if found.recommended != 0 and 0 in sweep.depths:
+        cells = [sweep.cell(found.workload, d).log_tok_s.estimate for d in (found.recommended, 0)]
+        gain = f", {math.exp(cells[0] - cells[1]):.2f} times the speed without drafting"
+    return (
+        f"For {where} on {sweep.machine}, {found.scope}: use depth {found.recommended}{gain}; it "
+        f"gives up at most {max(found.regret_high or 0, 0):.1%} against the best depth (95% bound)."
+    )
+
+
+def answers(sweeps: list[Sweep]) -> str:
+    """Return the front page's answers as Markdown, one line a machine and workload."""
+    if not sweeps:
+        return "No machine has been measured yet: run `make book`."
+    lines = []
+    for sweep in sweeps:
+        model = sweep.recorded.run.model
+        lines.append(f"**{sweep.machine}**, {model['name']} ({model['quantization']}):\n")
+        lines += [f"- {sentence(sweep, sweep.verdict(name))}" for name in sweep.groups()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def machines_against_note(sweeps: list[Sweep]) -> pd.DataFrame:
+    """Return mean speed relative to depth 2 by depth: the note, then a column a machine."""
+    columns = {s.machine: against_note(s) for s in sweeps if 2 in s.depths}
+    if not columns:
+        return pd.DataFrame()
+    joined = pd.DataFrame({name: table["this machine"] for name, table in columns.items()})
+    printed = note()["mean"]
+    quoted = [f"{printed[d] / printed[2]:.2f}" if d in printed.index else "–" for d in joined.index]
+    joined.insert(0, "the note", quoted)
+    return joined.fillna("–").rename_axis("depth")
