@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ParamSpec
 
 import typer
 
@@ -28,7 +28,10 @@ Server = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def _plainly[**P](function: Callable[P, None]) -> Callable[P, None]:
+P = ParamSpec("P")
+
+
+def _plainly(function: Callable[P, None]) -> Callable[P, None]:
     """Print our own errors as text and end with 1; an interrupt ends with 130."""
 
     @wraps(function)
@@ -126,9 +129,7 @@ def verdict(
     machine: Annotated[str, typer.Argument(help="A machine of the book.")],
     as_json: Json = False,
     tolerance: Annotated[float, typer.Option(min=0.5, max=1.0)] = 0.97,
-    run_id: Annotated[
-        str, typer.Option("--run", help="A run of this machine; else the fullest.")
-    ] = "",
+    run_id: Annotated[str, typer.Option("--run", help="A run; else the fullest.")] = "",
 ) -> None:
     """Print the recommended depth of a machine, from its samples alone."""
     from analysis import gallery

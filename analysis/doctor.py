@@ -40,9 +40,7 @@ def examine(model_path: str = model.EMBEDDED, server: str = "") -> Findings:
     found.facts["machine"] = f"{here.name}: {here.cpu}, {here.cores} cores, {here.memory_gib} GiB"
     found.facts["system"] = here.system
     found.facts["GPUs"] = (
-        "; ".join(
-            f"{g['name']}, {g['memory_mib']:.0f} MiB, driver {g['driver']}" for g in here.gpus
-        )
+        "; ".join(f"{g['name']}, {g['memory_mib']} MiB, driver {g['driver']}" for g in here.gpus)
         or "none that nvidia-smi names"
     )
     found.facts["checkout"] = "yes" if project_root() else "no: commands on notebooks need one"

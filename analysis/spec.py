@@ -166,10 +166,10 @@ def _coerce(name: str, value: Any, wanted: Any) -> Any:
         if value is None or (isinstance(value, str) and value.lower() in ("", "none", "null")):
             return None
         wanted = next(t for t in typing.get_args(wanted) if t is not type(None))
-    problem = SpecError(f"`{name}` must be {_say(wanted)}", repr(value))
     if typing.get_origin(wanted) is tuple:
         inner = typing.get_args(wanted)[0]
         return tuple(_coerce(name, v, inner) for v in _as_list(name, value, inner))
+    problem = SpecError(f"`{name}` must be {_say(wanted)}", repr(value))
     if wanted is str:
         if not isinstance(value, str):
             raise problem

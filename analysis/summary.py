@@ -95,9 +95,9 @@ def terminal_tables(sweep: Sweep, tolerance: float) -> list[Any]:
         answer.add_column(column)
     for v in sweep.verdicts(tolerance):
         regret = "–" if v.regret_high is None else f"{v.regret_high:.1%}"
-        said = (
-            v.answer if v.recommended is not None else f"undecided: {tables.listed(v.candidates)}"
-        )
+        said = v.answer
+        if v.recommended is None:
+            said += f": {tables.listed(v.candidates)}"
         answer.add_row(v.workload, v.scope, said, tables.listed(v.confidence_set), regret)
     speeds = Table(title=f"Decode tok/s by depth, {stats.LIKE_THESE}")
     frame = tables.by_workload(sweep, "tok_s", stats.LIKE_THESE)

@@ -82,17 +82,13 @@ def against_note(sweep: Sweep) -> pd.DataFrame:
 def quantities(sweep: Sweep, workload: str = MIX) -> pd.DataFrame:
     """Return every quantity of a workload by depth, in both scopes."""
     name = workload if workload in sweep.groups() else sweep.workloads[0]
-    rows = {}
-    for cell in sweep.cells():
-        if cell.workload == name:
-            rows[cell.depth] = {
-                (TITLES[quantity], scope): interval(cell.interval(quantity, scope))
-                for quantity in TITLES
-                for scope in SCOPES
-            }
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
-    table.columns = pd.MultiIndex.from_tuples(list(table.columns))
-    return table
+    cells = [c for c in sweep.cells() if c.workload == name]
+    columns = [(quantity, scope) for quantity in TITLES for scope in SCOPES]
+    return pd.DataFrame(
+        [[interval(c.interval(*column)) for column in columns] for c in cells],
+        index=pd.Index([c.depth for c in cells], name="depth"),
+        columns=pd.MultiIndex.from_tuples([(TITLES[q], s) for q, s in columns]),
+    )
 
 
 def by_workload(sweep: Sweep, quantity: str, scope: str) -> pd.DataFrame:

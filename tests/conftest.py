@@ -1,0 +1,104 @@
+"""Fixtures: made-up recordings with known answers, and the real engine on the embedded model."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis import model
+from analysis.engines import binary
+from analysis.records import Run, Sample
+from analysis.spec import SweepSpec
+from analysis.store import Recorded
+
+SAMPLE = Sample(
+    run="r", launch="l", round=0, order=1, arm="natural", drafter="mtp", depth=2,
+    workload="short", prompt_id="01", seed=1, temperature=0.6, warm_up=False, prompt_n=10,
+    prompt_ms=5.0, predicted_n=101, predicted_ms=100.0, draft_n=80, draft_n_accepted=40, drafts=40,
+    accepted_per_position=(30, 10), steps=60, tokens=(1, 2, 3), stop="limit", client_ms=106.0,
+    layers_on_device=None, peak_device_mib=None, clock_before_mhz=None, clock_after_mhz=None,
+    load_before=0.0, load_after=0.0, others_cpu=0.0, started="2026-01-01T00:00:00Z",
+)  # fmt: skip
+
+
+def run_record(spec: SweepSpec | None = None, key: str = "k" * 12) -> Run:
+    """Return facts of a made-up run."""
+    spec = spec or SweepSpec(workloads=("short",))
+    return Run(
+        run=f"depth_sweep-{key}", key=key, notebook="depth_sweep", spec=spec.to_json(),
+        machine={"name": "made-up", "cpu": "cpu", "cores": 2, "memory_gib": 8.0, "system": "x",
+                 "gpus": []},
+        model={"name": "m.gguf", "sha256": "0" * 64, "quantization": "Q8_0", "size_mib": 1.0},
+        engine={"version": "version: 1 (abcdef0)", "build": None, "commit": "abcdef0"},
+        packages={"python": "3.11"}, prompt_facts={}, started="2026-01-01T00:00:00Z",
+    )  # fmt: skip
+
+
+@pytest.fixture
+def sample() -> Sample:
+    return SAMPLE
+
+
+@pytest.fixture
+def make_recorded() -> Callable[..., Recorded]:
+    """Return a function that makes a recording with given speeds and noise."""
+
+    def make(
+        speeds: dict[int, float],
+        launch_noise: float = 0.0,
+        prompt_noise: float = 0.0,
+        rounds: int = 5,
+        prompts: int = 8,
+        seed: int = 0,
+        workloads: tuple[str, ...] = ("short",),
+    ) -> Recorded:
+        """Speeds in tok/s by depth; noises are standard deviations of log speed.
+
+        Prompt noise differs by depth, so that it does not cancel in paired ratios.
+        """
+        random = np.random.default_rng(seed)
+        spec = SweepSpec(
+            workloads=workloads, depths=tuple(speeds), rounds=rounds, prompts=prompts,
+            long_prompts=prompts,
+        )  # fmt: skip
+        samples = []
+        for depth, speed in speeds.items():
+            by_round = random.normal(0, launch_noise, rounds)
+            for workload in workloads:
+                by_prompt = random.normal(0, prompt_noise, prompts)
+                for r in range(rounds):
+                    for p in range(prompts):
+                        tok_s = speed * np.exp(by_round[r] + by_prompt[p])
+                        accepted = 0 if depth == 0 else 40
+                        samples.append(
+                            dataclasses.replace(
+                                SAMPLE,
+                                round=r,
+                                depth=depth,
+                                workload=workload,
+                                prompt_id=f"{p:02d}",
+                                predicted_ms=float(1e5 / tok_s),
+                                draft_n=40 * depth if depth else None,
+                                draft_n_accepted=accepted if depth else None,
+                                drafts=40 if depth else 0,
+                                steps=100 - accepted,
+                                accepted_per_position=None,
+                            )
+                        )
+        return Recorded(Path("made-up.jsonl"), run_record(spec), tuple(samples))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def server_binary() -> binary.ServerBinary:
+    return binary.probe()
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Path:
+    return model.embedded_path()

@@ -1,0 +1,219 @@
+"""Notebook, series and book, made for real with tiny parameters."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from analysis import gallery, report, series, store
+from analysis.errors import SpecError
+from analysis.series import SeriesError
+
+ROOT = Path(__file__).resolve().parent.parent
+TINY = {
+    "rounds": 2, "prompts": 2, "long_prompts": 1, "workloads": ["short", "long"],
+    "long_prompt_tokens": 300, "n_predict": 40, "depths": [0, 1], "context": 1024,
+    "lossless_prompts": 1, "machine": "tiny-box",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("machines")
+
+
+@pytest.fixture(scope="module")
+def executed(machines: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECDEPTH_MACHINES", str(machines))
+        patch.delenv("SPECDEPTH_REPLAY", raising=False)
+        return series.run_notebook("depth_sweep", TINY, machines / "tiny-box" / "depth_sweep.ipynb")
+
+
+def outputs(path: Path) -> str:
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return "\n".join(
+        str(o.get("data", {}).get("text/markdown", "") or o.get("data", {}).get("text/html", ""))
+        for c in notebook.cells
+        if c.cell_type == "code"
+        for o in c.outputs
+    )
+
+
+def test_the_notebook_records_what_its_samples_say(executed: Path) -> None:
+    (recorded,) = gallery.runs(executed.parent)
+    sweep = report.sweep_of(recorded)
+    text = outputs(executed)
+    for name in ("short", "long", "mix"):
+        found = sweep.verdict(name)
+        said = "undecided" if found.recommended is None else f"use depth {found.recommended}"
+        where = "the mix of all workloads" if name == "mix" else f"{name} work"
+        assert f"For {where} on tiny-box, for prompts like these: {said}" in text
+    assert len(sweep.timed) == 2 * 2 * 3
+    assert "A quick run: 2 launches a depth instead of 5" in text
+    assert {s.prompt_n for s in recorded.samples if s.workload == "long"} == {300}
+
+
+def test_running_it_again_replays_and_gives_the_same_page(
+    executed: Path, machines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
+    monkeypatch.setenv("SPECDEPTH_REPLAY", "1")
+    monkeypatch.setenv("SPECDEPTH_SERVER", "/bin/false")
+    again = series.run_notebook("depth_sweep", TINY, tmp_path / "again.ipynb")
+    assert outputs(again) == outputs(executed)
+
+
+def test_nothing_of_this_machine_is_in_the_page(executed: Path, machines: Path) -> None:
+    text = executed.read_text()
+    assert str(machines) not in text
+    assert str(ROOT) not in text
+    assert str(Path.home()) + "/" not in text
+
+
+def test_paths_in_parameters_are_published_as_names() -> None:
+    cell = nbformat.v4.new_code_cell(  # type: ignore[no-untyped-call]
+        'model = "/srv/my models/x.gguf"\nmachine = "m"\ndepths = [0, 1]\n'
+        'server = "../bin/llama-server"'
+    )
+    cell.metadata["tags"] = ["injected-parameters"]
+    text = series.published(nbformat.v4.new_notebook(cells=[cell]))  # type: ignore[no-untyped-call]
+    source = "".join(json.loads(text)["cells"][0]["source"])
+    assert source == ('model = "x.gguf"\nmachine = "m"\ndepths = [0, 1]\nserver = "llama-server"')
+
+
+def test_nbval_replays_the_page_strictly(
+    executed: Path, machines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
+    monkeypatch.setenv("SPECDEPTH_REPLAY", "1")
+    command = [sys.executable, "-m", "pytest", "-q", "--nbval", "--nbval-current-env", "-c",
+               str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", str(executed)]  # fmt: skip
+    whole = subprocess.run(command, capture_output=True, text=True)
+    assert whole.returncode == 0, whole.stdout
+    # A published number that no longer follows from its samples must fail.
+    (samples,) = executed.parent.glob("samples/*.jsonl")
+    content = samples.read_bytes()
+    try:
+        samples.write_bytes(
+            re.sub(rb'"predicted_ms":([\d.]+)', lambda m: b'"predicted_ms":9' + m[1], content)
+        )
+        changed = subprocess.run(command, capture_output=True, text=True)
+    finally:
+        samples.write_bytes(content)
+    assert changed.returncode == 1
+
+
+def test_unknown_parameters_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no parameter roundz"):
+        series.run_notebook("depth_sweep", {"roundz": 1}, tmp_path / "x.ipynb")
+    assert not list(tmp_path.iterdir())
+
+
+def test_plain_papermill_runs_from_anywhere_and_refuses_a_mistyped_name(
+    tmp_path: Path, executed: Path, machines: Path
+) -> None:
+    """Parameters as text by -p and -y; the samples of the earlier run answer."""
+    del executed
+    papermill = [sys.executable, "-m", "papermill", str(ROOT / "notebooks/depth_sweep.ipynb")]
+    given = [x for k, v in TINY.items() for x in (["-y", f"{k}: {json.dumps(v)}"])]
+    given += ["-p", "machines_folder", str(machines)]
+    good = subprocess.run(
+        [*papermill, "out.ipynb", *given], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert good.returncode == 0, good.stderr[-2000:]
+    bad = subprocess.run(
+        [*papermill, "bad.ipynb", *given, "-p", "promts", "3"], cwd=tmp_path, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert bad.returncode != 0
+    assert "unknown parameter promts" in bad.stderr
+
+
+def test_a_failed_run_does_not_touch_the_published_page(tmp_path: Path) -> None:
+    target = tmp_path / "depth_sweep.ipynb"
+    target.write_text("published")
+    with pytest.raises(SeriesError, match="depth_sweep failed"):
+        series.run_notebook("depth_sweep", TINY | {"server": "/bin/false"}, target)
+    assert target.read_text() == "published"
+    assert (tmp_path / "depth_sweep.failed.ipynb").is_file()
+
+
+def specdepth(*words: str, machines: Path | None = None) -> subprocess.CompletedProcess[str]:
+    import os
+
+    more = {"SPECDEPTH_MACHINES": str(machines)} if machines else {}
+    return subprocess.run(
+        [sys.executable, "-m", "analysis.cli", *words], capture_output=True, text=True,
+        env=os.environ | more,
+    )  # fmt: skip
+
+
+def test_the_verdict_command_says_what_the_samples_say(executed: Path, machines: Path) -> None:
+    done = specdepth("verdict", "tiny-box", "--json", machines=machines)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    sweep = report.sweep_of(store.read(next(executed.parent.glob("samples/*.jsonl"))))
+    for name, depth in said["recommended"].items():
+        assert depth == (sweep.verdict(name).recommended or 0) or depth == "undecided"
+        for cell in said["workloads"][name]["depths"]:
+            parts = cell["tokens_per_step"]["estimate"] / cell["step_ms"]["estimate"]
+            assert cell["tok_s"]["estimate"] == pytest.approx(1e3 * parts)
+    assert said["warnings"]
+    plain = specdepth("verdict", "tiny-box", machines=machines)
+    assert "Recommended draft depth" in plain.stdout
+    unknown = specdepth("verdict", "no-such-box", machines=machines)
+    assert unknown.returncode == 1
+    assert "machines: tiny-box" in unknown.stderr
+
+
+def test_doctor_names_what_it_found_and_fails_where_nothing_can_run() -> None:
+    good = specdepth("doctor")
+    assert good.returncode == 0, good.stdout
+    for word in ("0c1e570", "MTP layers", "qwen35", "draft-mtp", "next: specdepth run --quick"):
+        assert word in good.stdout
+    bad = specdepth("doctor", "--server", "/bin/false", "--model", "/nowhere.gguf")
+    assert bad.returncode == 1
+    assert "nowhere.gguf" in bad.stdout
+    assert "error:" in bad.stdout
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return series.build_book(tmp_path_factory.mktemp("site") / "_build").parent
+
+
+def test_the_book_builds_strictly_with_a_page_for_each_machine(html: Path) -> None:
+    assert (html / "index.html").is_file()
+    for page in sorted((ROOT / "book" / "machines").glob("*/depth_sweep.ipynb")):
+        assert (html / "book" / "machines" / page.parent.name / "depth_sweep.html").is_file()
+    front = (html / "book" / "index.html").read_text()
+    for name in gallery.names():
+        assert name in front
+
+
+def test_no_page_needs_the_network(html: Path) -> None:
+    """No script, style, image or font may come from elsewhere; a link may lead there."""
+    loading = re.compile(
+        r"""<(?:script|img|iframe|source|audio|video)\b[^>]*\bsrc=["'](?:https?:)?//[^"']+"""
+        r"""|<link\b[^>]*\brel=["'](?:stylesheet|preload|icon|preconnect)["'][^>]*\bhref=["'](?:https?:)?//"""
+        r"""|<link\b[^>]*\bhref=["'](?:https?:)?//[^"']+["'][^>]*\brel=["'](?:stylesheet|preload)"""
+        r"""|@import\s+(?:url\()?["']?(?:https?:)?//|url\(["']?(?:https?:)?//"""
+    )
+    found = {
+        (path.name, match[0][:120])
+        for path in html.rglob("*")
+        if path.suffix in (".html", ".css")
+        for match in loading.finditer(path.read_text(errors="replace"))
+    }
+    assert found == set()
+
+
+def test_every_figure_has_alternative_text(html: Path) -> None:
+    for page in html.glob("book/**/*.html"):
+        for image in re.findall(r"<img[^>]*>", page.read_text()):
+            assert re.search(r'alt="[^"]{8,}"', image) or "logo" in image, image[:200]

@@ -1,0 +1,190 @@
+"""The files around the code agree with each other and keep their promises."""
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from analysis.engines import binary, build
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ENVIRONMENT_TEXT = (ROOT / "environment.yml").read_text()
+
+
+def constraints() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def ranges() -> dict[str, Requirement]:
+    extras = PROJECT["project"]["optional-dependencies"]
+    listed = [*PROJECT["project"]["dependencies"], *chain.from_iterable(extras.values())]
+    return {canonicalize_name(Requirement(x).name): Requirement(x) for x in listed}
+
+
+def conda_pip() -> dict[str, str]:
+    section = yaml.safe_load(ENVIRONMENT_TEXT)["dependencies"][-1]["pip"]
+    assert section == build.pip_section(ENVIRONMENT_TEXT)
+    pinned = [line.split()[0] for line in section if not line.startswith("-")]
+    return {canonicalize_name(n): v for n, v in (p.split("==") for p in pinned)}
+
+
+def test_every_range_allows_its_exact_version() -> None:
+    exact = constraints()
+    for name, requirement in ranges().items():
+        assert exact[name] in requirement.specifier, name
+
+
+def test_conda_has_the_same_versions_of_the_same_packages() -> None:
+    exact = constraints()
+    pinned = conda_pip()
+    assert set(pinned) == set(ranges())
+    assert {name: exact[name] for name in pinned} == pinned
+
+
+def test_what_is_installed_is_what_is_pinned() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "list", "--format=json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    exact = constraints()
+    for package in json.loads(done.stdout):
+        name = canonicalize_name(package["name"])
+        if name not in ("specdepth", "setuptools", "wheel"):
+            assert exact.get(name) == package["version"], name
+
+
+def test_the_engine_is_pinned_once() -> None:
+    assert constraints()["llama-cpp-python"] == binary.PINNED_BINDINGS
+    assert build.requirement(ENVIRONMENT_TEXT).startswith(
+        f"llama-cpp-python=={binary.PINNED_BINDINGS} "
+    )
+
+
+def tracked() -> list[Path]:
+    done = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [ROOT / name for name in done.stdout.split("\0") if name]
+
+
+def test_no_large_file_is_tracked() -> None:
+    assert [p.name for p in tracked() if p.is_file() and p.stat().st_size > 16 * 2**20] == []
+
+
+def test_no_path_of_a_machine_is_tracked() -> None:
+    private = re.compile(rb"/(?:home|Users|root|work)/[\w.-]+|[A-Z]:\\\\Users")
+    for path in tracked():
+        if path.is_file() and path.suffix not in (".gguf", ".png") and path.parent.name != "tests":
+            assert not private.search(path.read_bytes()), path.name
+
+
+def arrows() -> dict[str, set[str]]:
+    """Return the imports between the package's modules, those inside functions included."""
+    found: dict[str, set[str]] = {}
+    for path in (ROOT / "analysis").rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        imports: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+                imports |= {node.module, *(f"{node.module}.{a.name}" for a in node.names)}
+        found[name] = imports
+    return {name: {i for i in imports if i in found} for name, imports in found.items()}
+
+
+def test_measuring_never_draws_and_drawing_never_measures() -> None:
+    graph = arrows()
+
+    def reach(start: str) -> set[str]:
+        seen: set[str] = set()
+        todo = [start]
+        while todo:
+            for target in graph[todo.pop()] - seen:
+                seen.add(target)
+                todo.append(target)
+        return seen
+
+    measuring = {n for n in graph if n.startswith("analysis.engines")} | {"analysis.sweep"}
+    showing = {"analysis.tables", "analysis.figures"}
+    for name in measuring:
+        assert not reach(name) & (showing | {"analysis.stats", "analysis.report"}), name
+    for name in (*showing, "analysis.stats", "analysis.verdict", "analysis.report"):
+        assert not {m for m in reach(name) if m.startswith("analysis.sweep")}, name
+    assert all(name not in reach(name) for name in graph)  # no circles
+
+
+def test_modules_stay_small() -> None:
+    lengths = {p.name: len(p.read_text().splitlines()) for p in (ROOT / "analysis").rglob("*.py")}
+    assert {n: x for n, x in lengths.items() if x > 320} == {}
+
+
+def test_importing_the_package_and_its_command_line_is_light() -> None:
+    code = (
+        "import sys, analysis, analysis.cli; "
+        "print([m for m in ('pandas', 'seaborn', 'scipy', 'papermill') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def cells(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text())["cells"]
+    return found
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_notebook_sources_carry_no_outputs_and_one_parameters_cell(path: Path) -> None:
+    code = [c for c in cells(path) if c["cell_type"] == "code"]
+    assert all(not c["outputs"] and c["execution_count"] is None for c in code)
+    assert sum("parameters" in c["metadata"].get("tags", []) for c in code) == 1
+    assert not any("def " in "".join(c["source"]) for c in code)
+
+
+PUBLISHED = sorted((ROOT / "book" / "machines").glob("*/*.ipynb"))
+
+
+def test_a_machine_is_published() -> None:
+    assert PUBLISHED
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_published_notebooks_ran_in_order_without_errors(path: Path) -> None:
+    code = [c for c in cells(path) if c["cell_type"] == "code"]
+    assert [c["execution_count"] for c in code] == list(range(1, len(code) + 1))
+    outputs = [o for c in code for o in c["outputs"]]
+    assert not [o for o in outputs if o["output_type"] == "error"]
+    assert not [o for o in outputs if o.get("name") == "stderr"]
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_published_notebooks_are_their_sources_with_recorded_parameters(path: Path) -> None:
+    source = [c["source"] for c in cells(ROOT / "notebooks" / path.name)]
+    made = cells(path)
+    injected = [c for c in made if "injected-parameters" in c["metadata"].get("tags", [])]
+    assert len(injected) == 1
+    assert f'machine = "{path.parent.name}"' in "".join(injected[0]["source"])
+    assert [c["source"] for c in made if c not in injected] == source
+
+
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda p: f"{p.parent.name}-{p.stem}")
+def test_published_samples_are_complete(path: Path) -> None:
+    from analysis import checks, gallery, report
+
+    recorded = gallery.runs(path.parent, path.stem)[0]
+    sweep = report.sweep_of(recorded)
+    assert sweep.workloads == ("short", "prose", "code", "long")
+    assert set(sweep.depths) >= {0, 1, 2, 3, 4, 5}
+    assert not [w for w in checks.warnings(sweep) if "are there" in w or "failed" in w]

@@ -1,0 +1,111 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from analysis import stats
+from analysis.stats import LIKE_THESE, ON_THESE
+
+
+def test_on_these_prompts_is_students_t_over_launches() -> None:
+    table = np.array([[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]])
+    found = stats.mean([table]).interval(ON_THESE)
+    reach = scipy_stats.t.ppf(0.975, 2) * math.sqrt(1.0 / 3)
+    assert found.estimate == pytest.approx(2.5)
+    assert (found.low, found.high) == pytest.approx((2.5 - reach, 2.5 + reach))
+
+
+def test_prompts_widen_the_second_interval_by_their_own_variance() -> None:
+    table = np.array([[1.0, 3.0], [1.0, 3.0]])
+    first, second = (stats.mean([table]).interval(s) for s in (ON_THESE, LIKE_THESE))
+    assert (first.low, first.high) == (2.0, 2.0)
+    reach = scipy_stats.t.ppf(0.975, 1) * math.sqrt(2.0 / 2)
+    assert second.high - 2 == pytest.approx(reach)
+
+
+def test_one_launch_gives_no_interval() -> None:
+    found = stats.mean([np.array([[1.0, 2.0]])]).interval(ON_THESE)
+    assert (found.estimate, found.low, found.high) == (1.5, -math.inf, math.inf)
+
+
+def test_a_mix_weighs_its_workloads() -> None:
+    a, b = np.full((2, 3), 1.0), np.full((2, 2), 4.0)
+    assert stats.mean([a, b]).estimate == pytest.approx(2.5)
+    assert stats.mean([a, b], weights=[3, 1]).estimate == pytest.approx(1.75)
+
+
+def test_launches_are_shared_by_the_workloads_of_a_mix() -> None:
+    drift = np.array([[-1.0], [1.0]])
+    a = drift + np.zeros((2, 2))
+    cancelling = stats.mean([a, -a])
+    adding = stats.mean([a, a])
+    assert cancelling.spread(ON_THESE)[0] == 0
+    assert adding.spread(ON_THESE)[0] == pytest.approx(1.0)
+
+
+def test_a_missing_cell_is_filled_from_its_round_and_prompt() -> None:
+    whole = np.add.outer([0.0, 1.0, 2.0], [0.0, 10.0, 20.0])
+    holed = whole.copy()
+    holed[2, 0] = np.nan
+    assert stats.mean([holed]).estimate == pytest.approx(whole.mean(), abs=1e-6)
+
+
+def test_rounds_without_any_value_are_left_out() -> None:
+    table = np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 4.0]])
+    assert stats.mean([table]).estimate == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("tables", [[], [np.full((2, 2), np.nan)]])
+def test_nothing_to_average_is_an_error(tables: list[stats.Table]) -> None:
+    with pytest.raises(ValueError, match=r"weight|no round"):
+        stats.mean(tables)
+
+
+def test_acceptance_is_a_ratio_of_sums() -> None:
+    accepted, drafted = np.array([[1.0, 9.0]] * 2), np.array([[10.0, 10.0]] * 2)
+    found = stats.ratio(accepted, drafted)
+    assert found.estimate == pytest.approx(0.5)
+    assert found.spread(ON_THESE)[0] == 0  # greedy acceptance has no launch noise
+    assert found.spread(LIKE_THESE)[0] == pytest.approx(math.sqrt(2 / 1 * 2 * (8.0**2) / 40**2))
+
+
+def test_the_intervals_cover_at_the_stated_rate() -> None:
+    """5 launches x 8 prompts with both noises: 95% intervals must cover about 95%."""
+    random = np.random.default_rng(1)
+    trials, covered = 1500, {ON_THESE: 0, LIKE_THESE: 0}
+    for _ in range(trials):
+        prompts = random.normal(0, 0.1, 8)
+        table = (
+            random.normal(0, 0.05, (5, 1)) + prompts + random.normal(0, 0.03, (5, 8))
+        )  # true mean 0; on these prompts it is the mean of `prompts`
+        for scope, truth in ((ON_THESE, prompts.mean()), (LIKE_THESE, 0.0)):
+            found = stats.mean([table]).interval(scope)
+            covered[scope] += found.low <= truth <= found.high
+    assert covered[ON_THESE] / trials == pytest.approx(0.95, abs=0.02)
+    assert 0.93 <= covered[LIKE_THESE] / trials <= 0.99
+
+
+def test_treating_steps_as_independent_would_cover_too_rarely() -> None:
+    """Steps of one text share its difficulty: the ratio's interval holds, a plain one does not."""
+    random = np.random.default_rng(2)
+    trials, ours, naive = 800, 0, 0
+    for _ in range(trials):
+        rate = np.clip(random.normal(0.6, 0.15, 8), 0.05, 0.95)
+        accepted = random.binomial(100, rate).astype(float)
+        table, drafted = np.tile(accepted, (2, 1)), np.full((2, 8), 100.0)
+        found = stats.ratio(table, drafted).interval(LIKE_THESE)
+        ours += found.low <= 0.6 <= found.high
+        p = accepted.sum() / 800
+        naive += abs(p - 0.6) <= 1.96 * math.sqrt(p * (1 - p) / 800)
+    assert ours / trials > 0.92
+    assert naive / trials < 0.75
+
+
+@given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_the_interval_for_other_prompts_is_never_the_narrower(r: int, p: int, seed: int) -> None:
+    table = np.random.default_rng(seed).normal(size=(r, p))
+    first, second = (stats.mean([table]).spread(s)[0] for s in (ON_THESE, LIKE_THESE))
+    assert second >= first

@@ -1,0 +1,222 @@
+"""The protocol on the real engine, with tiny settings."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import report, store, sweep
+from analysis.errors import EngineError, ModelError, StoreError
+from analysis.launch import requests
+from analysis.prompts import Encoded, Prompt
+from analysis.spec import SweepSpec
+
+TINY = SweepSpec(
+    workloads=("short", "code"), depths=(0, 2), prompts=2, rounds=2, n_predict=48, context=1024,
+    threads=2, lossless_prompts=1,
+)  # fmt: skip
+
+
+class Silent:
+    """A progress that only counts."""
+
+    def __init__(self) -> None:
+        self.updates: list[tuple[int, int]] = []
+
+    def update(self, done: int, total: int, doing: str) -> None:
+        del doing
+        self.updates.append((done, total))
+
+    def close(self) -> None:
+        pass
+
+
+def measure(folder: Path, spec: SweepSpec = TINY, **more: Any) -> store.Recorded:
+    return sweep.measure(spec, "depth_sweep", "tiny", folder, progress=Silent(), **more)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> store.Recorded:
+    return measure(tmp_path_factory.mktemp("machines"))
+
+
+def test_rounds_alternate_so_that_drift_falls_on_all_depths() -> None:
+    planned = sweep.plan(SweepSpec(depths=(0, 1, 2), rounds=3))
+    assert [p.depth for p in planned] == [0, 1, 2, 2, 1, 0, 0, 1, 2]
+    assert [p.order for p in planned] == list(range(9))
+
+
+def test_every_launch_makes_the_same_requests_after_one_warm_up() -> None:
+    encoded = [Encoded(Prompt(w, i, ""), (1, 2), {}) for w in ("short", "code") for i in "ab"]
+    first, later = requests(TINY, encoded, 0), requests(TINY, encoded, 1)
+    assert [r.warm_up for r in later] == [True, False, False, False, False]
+    assert [r.temperature for r in first[5:]] == [0.0, 0.0]
+    assert first[:5] == later
+
+
+def test_a_real_sweep_has_every_request_once(measured: store.Recorded) -> None:
+    timed = [s for s in measured.samples if not s.warm_up and s.temperature > 0]
+    assert len(timed) == 2 * 2 * 4
+    assert len(measured.launches) == 4
+    assert [s.order for s in measured.samples[:2]] == [0, 1]
+    assert measured.samples[0].warm_up
+
+
+def test_real_samples_obey_the_definitions(measured: store.Recorded) -> None:
+    for s in measured.samples:
+        assert s.error is None
+        assert s.predicted_n == len(s.tokens)
+        assert s.steps == s.predicted_n - 1 - (s.draft_n_accepted or 0)
+        if s.depth == 0:
+            assert (s.draft_n, s.drafter) == (None, "none")
+        else:
+            assert s.draft_n is not None
+            assert s.accepted_per_position is not None
+            assert sum(s.accepted_per_position) == s.draft_n_accepted
+            assert s.drafts is not None
+            assert s.drafts <= s.steps <= s.drafts + 2  # only the last steps draft nothing
+        assert s.predicted_ms < s.client_ms
+
+
+def test_greedy_texts_do_not_depend_on_depth(measured: store.Recorded) -> None:
+    from analysis import lossless
+
+    compared = lossless.pairs(measured)
+    assert len(compared) == 2
+    for zero, deep in compared:
+        at = lossless.first_difference(zero.tokens, deep.tokens)
+        known = [d for d in measured.divergences if (d.depth, d.position) == (deep.depth, at)]
+        assert at is None or (known and known[0].margin is not None and known[0].margin < 0.05)
+
+
+def test_nothing_private_is_stored(measured: store.Recorded) -> None:
+    import socket
+
+    text = measured.path.read_text()
+    assert str(Path.home()) not in text
+    assert str(Path(__file__).parents[1]) not in text
+    assert f'"{socket.gethostname()}"' not in text
+    assert "python" in text  # the versions are
+
+
+def test_a_complete_sweep_is_not_measured_again(measured: store.Recorded) -> None:
+    before = measured.path.read_bytes()
+    again = measure(measured.path.parents[2])
+    assert again.path.read_bytes() == before
+
+
+def test_more_rounds_extend_a_sweep(measured: store.Recorded, tmp_path: Path) -> None:
+    folder = tmp_path / "tiny" / "samples"
+    folder.mkdir(parents=True)
+    (folder / measured.path.name).write_bytes(measured.path.read_bytes())
+    more = measure(tmp_path, dataclasses.replace(TINY, rounds=3))
+    assert {s.round for s in more.samples} == {0, 1, 2}
+    assert more.samples[: len(measured.samples)] == measured.samples
+
+
+def test_a_killed_sweep_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
+    code = f"""
+from pathlib import Path
+from tests.test_sweep import measure
+measure(Path({str(tmp_path)!r}))
+"""
+    process = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        files = list(tmp_path.glob("tiny/samples/*.jsonl"))
+        if files and files[0].read_bytes().count(b'"kind":"sample"') >= 7:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (path,) = tmp_path.glob("tiny/samples/*.jsonl")
+    kept = store.read(path).samples
+    finished = measure(tmp_path)
+    assert finished.samples[: len(kept)] == kept
+    timed = [s for s in finished.samples if not s.warm_up and s.temperature > 0]
+    assert len(timed) == 2 * 2 * 4
+
+
+def test_replay_starts_no_engine(
+    measured: store.Recorded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(sweep.REPLAY_VARIABLE, "1")
+    monkeypatch.setenv("SPECDEPTH_SERVER", "/bin/false")
+    replayed = measure(measured.path.parents[2])
+    assert replayed.samples == measured.samples
+    with pytest.raises(StoreError, match="no stored samples"):
+        measure(tmp_path)
+    with pytest.raises(StoreError, match="runs with other parameters"):
+        measure(measured.path.parents[2], dataclasses.replace(TINY, temperature=0.9))
+
+
+def test_requests_side_by_side(tmp_path: Path) -> None:
+    spec = dataclasses.replace(
+        TINY, slots=2, busy_slots=2, context=2048, rounds=1, depths=(0, 1), workloads=("short",)
+    )
+    recorded = measure(tmp_path, spec)
+    timed = [s for s in recorded.samples if not s.warm_up and s.temperature > 0 and s.depth == 1]
+    assert [s.order for s in timed] == [1, 1]  # one group
+    assert all(s.accepted_per_position is None and s.draft_n for s in timed)
+    (launch,) = (x for x in recorded.launches if x.depth == 1)
+    assert launch.counters["draft_n"] == sum(s.draft_n or 0 for s in recorded.samples if s.depth)
+
+
+def test_a_launch_that_fails_is_a_result_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    """A server that dies at depth 2 alone: its error is kept, depth 0 is measured."""
+    from analysis.engines import binary
+
+    real = binary.find()
+    wrapper = tmp_path / "llama-server"
+    wrapper.write_text(
+        f'#!/bin/sh\ncase "$*" in *"--spec-draft-n-max 2"*) echo "no memory" >&2; exit 3;; esac\n'
+        f'exec "{real}" "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    spec = dataclasses.replace(TINY, server=str(wrapper), rounds=1, workloads=("short",))
+    recorded = measure(tmp_path / "machines", spec)
+    errors = [s for s in recorded.samples if s.error]
+    assert [s.depth for s in errors] == [2]
+    assert "code 3" in str(errors[0].error)
+    assert "no memory" in str(errors[0].error)
+    assert report.sweep_of(recorded).depths == (0,)
+
+
+def test_no_launch_at_all_is_an_error(tmp_path: Path) -> None:
+    spec = dataclasses.replace(TINY, server_args=("--no-such-flag",), rounds=1)
+    with pytest.raises(EngineError, match="ended while starting"):
+        measure(tmp_path, spec)
+
+
+def test_a_model_without_an_mtp_head_is_named(embedded: Path, tmp_path: Path) -> None:
+    content = embedded.read_bytes()
+    name = b"qwen35.nextn_predict_layers"
+    assert name in content
+    headless = tmp_path / "headless.gguf"
+    headless.write_bytes(content.replace(name, b"qwen35.nextn_predict_layerz"))
+    with pytest.raises(ModelError, match=r"headless.gguf has no MTP layer.*depth 0 alone"):
+        measure(tmp_path, dataclasses.replace(TINY, model=str(headless)))
+
+
+@pytest.mark.parametrize("drafter", ["ngram-simple", "ngram-mod", "ngram-map-k"])
+def test_other_drafters_start_and_decode(tmp_path: Path, drafter: str) -> None:
+    spec = dataclasses.replace(
+        TINY, drafter=drafter, depths=(0, 3), rounds=1, prompts=1, workloads=("code",)
+    )
+    recorded = measure(tmp_path, spec)
+    assert {s.depth for s in recorded.samples if s.error is None} == {0, 3}
+
+
+def test_a_path_with_spaces_and_accents(embedded: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "mes modèles été"
+    folder.mkdir()
+    (folder / "le modèle.gguf").symlink_to(embedded)
+    spec = dataclasses.replace(
+        TINY, model=str(folder / "le modèle.gguf"), rounds=1, prompts=1, workloads=("short",)
+    )
+    assert measure(folder, spec).done()

@@ -1,0 +1,166 @@
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis import report, verdict
+from analysis.stats import LIKE_THESE, ON_THESE, Table
+from analysis.store import Recorded
+
+Make = Callable[..., Recorded]
+NOTE = {2: 51.2, 3: 31.0, 4: 22.8, 5: 17.3}
+
+
+def tables(speeds: dict[int, float], noise: float, seed: int = 0) -> dict[int, list[Table]]:
+    """Return log speeds with exactly these means and launch noise of exactly this size."""
+    random = np.random.default_rng(seed)
+    found = {}
+    for depth, speed in speeds.items():
+        z = random.normal(size=(5, 8))
+        z = (z - z.mean()) / max(z.mean(axis=1).std(ddof=1), 1e-9)
+        found[depth] = [math.log(speed) + noise * z]
+    return found
+
+
+def decide(speeds: dict[int, float], noise: float, **more: Any) -> verdict.Verdict:
+    return verdict.decide(tables(speeds, noise), "short", **more)
+
+
+def test_the_notes_table_without_noise_gives_depth_2() -> None:
+    found = decide(NOTE, 1e-6)
+    assert (found.recommended, found.confidence_set, found.fastest) == (2, (2,), 2)
+    assert found.regret == pytest.approx(0, abs=1e-5)
+
+
+def test_the_shallowest_within_tolerance_wins_over_the_fastest() -> None:
+    found = decide({0: 50, 1: 98.5, 2: 100, 3: 80}, 1e-6)
+    assert (found.recommended, found.fastest, found.confidence_set) == (1, 2, (2,))
+    assert found.regret == pytest.approx(0.015, abs=1e-4)
+    assert decide({0: 50, 1: 98.5, 2: 100, 3: 80}, 1e-6, tolerance=0.99).recommended == 2
+
+
+def test_a_tie_is_given_to_the_shallower() -> None:
+    assert decide({0: 50, 1: 100, 2: 100, 3: 100}, 1e-6).recommended == 1
+
+
+def test_noise_makes_it_undecided_and_says_what_would_help() -> None:
+    found = decide({0: 80, 1: 99.5, 2: 100, 3: 80}, 0.05, scope=ON_THESE)
+    assert found.recommended is None
+    assert found.answer == "undecided"
+    assert set(found.candidates) >= {1, 2}
+    assert found.further_rounds is not None
+    assert found.further_rounds > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.dictionaries(st.integers(0, 6), st.floats(10, 100), min_size=2, max_size=6),
+    st.floats(0.001, 0.05),
+    st.floats(1.5, 20),
+    st.integers(0, 1000),
+)
+def test_noisier_data_never_get_a_shallower_answer(
+    speeds: dict[int, float], noise: float, more: float, seed: int
+) -> None:
+    quiet = verdict.decide(tables(speeds, noise, seed), "short")
+    loud = verdict.decide(tables(speeds, noise * more, seed), "short")
+    if loud.recommended is not None:
+        assert quiet.recommended == loud.recommended
+    assert set(quiet.confidence_set) <= set(loud.confidence_set)
+
+
+def test_a_wrong_depth_is_recommended_in_at_most_five_percent() -> None:
+    """Depth 1 truly loses 5%: it must hardly ever be called good enough."""
+    random = np.random.default_rng(3)
+    wrong = 0
+    trials = 800
+    for _ in range(trials):
+        speeds = {
+            d: [math.log(s) + random.normal(0, 0.03, (5, 1)) + random.normal(0, 0.02, (5, 8))]
+            for d, s in {0: 50.0, 1: 95.0, 2: 100.0}.items()
+        }
+        wrong += verdict.decide(speeds, "short", ON_THESE).recommended == 1
+    assert wrong / trials <= 0.05
+
+
+def test_further_rounds_are_enough_when_they_are_made() -> None:
+    launches = np.array([[-0.03], [0.03], [-0.03], [0.03]])
+    first = {
+        d: [math.log(s) + side * launches + np.zeros((4, 8))]
+        for d, s, side in ((0, 80.0, 0), (1, 99.5, 1), (2, 100.0, -1))
+    }
+    found = verdict.decide(first, "short", ON_THESE)
+    assert found.further_rounds is not None
+    times = math.ceil((4 + found.further_rounds) / 4)
+    more = {d: [np.tile(t[0], (times, 1))] for d, t in first.items()}
+    assert verdict.decide(more, "short", ON_THESE).recommended == 1
+
+
+def test_prompts_that_differ_too_much_are_not_cured_by_rounds() -> None:
+    random = np.random.default_rng(6)
+    speeds = {
+        d: [math.log(s) + np.tile(random.normal(0, 0.2, 8), (5, 1))]
+        for d, s in {0: 95.0, 1: 100.0}.items()
+    }
+    found = verdict.decide(speeds, "short", LIKE_THESE)
+    assert found.recommended is None
+    assert found.further_rounds is None
+
+
+def test_one_launch_a_depth_decides_nothing() -> None:
+    speeds = {d: [np.full((1, 8), math.log(s))] for d, s in {0: 50.0, 1: 100.0}.items()}
+    found = verdict.decide(speeds, "short", ON_THESE)
+    assert (found.recommended, found.further_rounds) == (None, 1)
+
+
+def test_a_single_depth_is_its_own_best() -> None:
+    assert verdict.decide({0: [np.zeros((2, 2))]}, "short").recommended == 0
+
+
+@pytest.mark.parametrize("tolerance", [0, -1, 1.01])
+def test_tolerance_must_be_a_share(tolerance: float) -> None:
+    with pytest.raises(ValueError, match="tolerance"):
+        decide(NOTE, 0.01, tolerance=tolerance)
+    with pytest.raises(ValueError, match="no depth"):
+        verdict.decide({}, "short")
+
+
+def test_speed_is_tokens_per_step_over_step_time_in_every_cell(make_recorded: Make) -> None:
+    recorded = make_recorded(NOTE | {0: 40.0}, 0.05, 0.1, workloads=("short", "code"))
+    for cell in report.sweep_of(recorded).cells():
+        speed = cell.log_tokens_per_step.estimate - cell.log_step_ms.estimate + math.log(1e3)
+        assert cell.log_tok_s.estimate == pytest.approx(speed, abs=1e-12)
+
+
+def test_cells_find_the_speeds_that_were_planted(make_recorded: Make) -> None:
+    sweep = report.sweep_of(make_recorded(NOTE))
+    for depth, speed in NOTE.items():
+        found = sweep.cell("short", depth).interval("tok_s", ON_THESE)
+        assert found is not None
+        assert (found.estimate, found.low) == pytest.approx((speed, speed))
+    assert sweep.verdict("short").recommended == 2
+
+
+def test_the_arithmetic_mean_over_workloads_is_the_notes(make_recorded: Make) -> None:
+    sweep = report.sweep_of(make_recorded({0: 10.0, 2: 51.2}, workloads=("short", "code")))
+    assert sweep.mean_tok_s(2, ON_THESE).estimate == pytest.approx(51.2)
+    assert set(sweep.groups()) == {"short", "code", "mix"}
+
+
+def test_a_failed_depth_is_left_out_and_named(make_recorded: Make) -> None:
+    import dataclasses
+
+    from analysis import checks
+
+    recorded = make_recorded({0: 10.0, 1: 20.0, 5: 30.0})
+    failed = tuple(
+        dataclasses.replace(s, error="out of memory", predicted_n=0) if s.depth == 5 else s
+        for s in recorded.samples
+    )
+    sweep = report.sweep_of(dataclasses.replace(recorded, samples=failed))
+    assert sweep.verdict("short").recommended == 1
+    assert any("Depth 5" in w and "out of memory" in w for w in checks.warnings(sweep))
