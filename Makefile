@@ -52,10 +52,10 @@ endif
 install: .venv/.installed
 
 .venv/.installed: pyproject.toml constraints.txt environment.yml
-	@echo "== setting up .venv"
+	@echo "== setting up .venv; a minute or two"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -c constraints.txt pip
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[book,dev]'
+	$(BIN)/python -m pip install -qq -c constraints.txt pip
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[book,dev]'
 	@touch $@
 
 clean:

@@ -84,6 +84,7 @@ def speed_by_depth(sweep: Sweep) -> Figure:
         row[0].set_ylabel("decode tok/s")
     for axes in list(grid.flat)[len(names) :]:
         axes.set_visible(False)
+    plt.close(figure)  # shown once, by the cell that returns it
     return figure
 
 
@@ -147,6 +148,7 @@ def gain_against_cost(sweep: Sweep) -> Figure:
     axes.set_xlabel("step time, relative to depth 0")
     axes.set_ylabel("tokens per step, relative to depth 0")
     axes.legend(title=None, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.08))
+    plt.close(figure)  # shown once, by the cell that returns it
     return figure
 
 
@@ -164,6 +166,7 @@ def acceptance_by_depth(sweep: Sweep) -> Figure:
     axes.set_xlabel("draft depth n")
     axes.set_ylabel("acceptance rate, accepted / drafted")
     axes.legend(frameon=False, ncols=4, loc="upper right")
+    plt.close(figure)  # shown once, by the cell that returns it
     return figure
 
 
@@ -198,4 +201,5 @@ def overview(sweeps: list[Sweep]) -> Figure:
     axes.set_xlabel("draft depth n")
     axes.set_ylabel("speed relative to no drafting")
     axes.legend(frameon=False)
+    plt.close(figure)  # shown once, by the cell that returns it
     return figure

@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 _HOST = re.compile(r"^(CPU(_\w+)?|AMX|.*_Host)$")
+_CONTEXT = "constructing llama_context"  # the target's, then the draft's
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 _BUFFER = re.compile(
     r"(?P<device>\S+)\s+(?P<kind>model|KV|RS|output|compute) buffer size\s*=\s*(?P<mib>[\d.]+) MiB"
@@ -21,8 +22,15 @@ def placement(log: str) -> dict[str, Any]:
     summed in MiB by device and kind, target and draft context together.
     """
     buffers: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for match in _BUFFER.finditer(log):
-        buffers[match["device"]][match["kind"]] += float(match["mib"])
+    for part in log.split(_CONTEXT):
+        compute: dict[str, float] = {}
+        for match in _BUFFER.finditer(part):
+            if match["kind"] == "compute":
+                compute[match["device"]] = float(match["mib"])  # reserved anew: the last counts
+            else:
+                buffers[match["device"]][match["kind"]] += float(match["mib"])
+        for device, mib in compute.items():
+            buffers[device]["compute"] += mib
     rounded = {
         device: {kind: round(mib, 2) for kind, mib in kinds.items()}
         for device, kinds in buffers.items()

@@ -23,6 +23,9 @@ from analysis.sweep import machines_folder, project_root
 
 NOTEBOOKS = ("depth_sweep",)
 FRONT_PAGE = "front_page"
+# The kernel is reached by a socket file: TCP ports could be opened by others on the machine.
+_IPC = {"KernelManager": {"transport": "ipc"}}
+_JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
 QUICK: Mapping[str, Any] = {"rounds": 2, "prompts": 4, "long_prompts": 1, "lossless_prompts": 1}
 _PATH = re.compile(
@@ -78,6 +81,7 @@ def run_notebook(
     target as ``<name>.failed.ipynb`` and raises :class:`SeriesError` with the kernel's error.
     """
     import papermill
+    from traitlets.config import Config
 
     check_parameters(notebook, parameters)
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +91,7 @@ def run_notebook(
             try:
                 papermill.execute_notebook(
                     str(source(notebook)), str(draft), dict(parameters), kernel_name="python3",
-                    progress_bar=False, log_output=False, cwd=aside,
+                    progress_bar=False, log_output=False, cwd=aside, config=Config(_IPC),
                 )  # fmt: skip
             except papermill.PapermillExecutionError as error:
                 failed = output.with_suffix(".failed.ipynb")
@@ -96,15 +100,21 @@ def run_notebook(
                     f"{notebook} failed", f"{error.ename}: {error.evalue}",
                     f"open {failed.name} beside the target",
                 ) from None  # fmt: skip
-        text = published(_read(draft))
+        text = published(_read(draft), str(parameters.get("machine", "")))
         whole = draft.with_suffix(".published")
         whole.write_text(text, encoding="utf-8")
         shutil.move(whole, output)
     return output
 
 
-def published(notebook: Any) -> str:
-    """Return an executed notebook as text, without paths and other traces of the machine."""
+def published(notebook: Any, machine_name: str = "") -> str:
+    """Return an executed notebook as text, without paths and other traces of the machine.
+
+    The title gets the machine's name, since the table of contents lists one page a machine.
+    """
+    if machine_name:
+        title = notebook.cells[0]
+        title.source = title.source.replace("on this machine", f"on {machine_name}", 1)
     for cell in notebook.cells:
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
@@ -187,7 +197,7 @@ def build_book(output: Path | None = None) -> Path:
     target = output or base / "_build"
     run_notebook(FRONT_PAGE, {}, base / "book" / "index.ipynb")
     command = [
-        sys.executable, "-m", "jupyter_book", "build", str(base), "--path-output",
+        sys.executable, "-c", _JUPYTER_BOOK, "build", str(base), "--path-output",
         str(target.parent), "-W", "-n", "--keep-going", "-q",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, cwd=base)

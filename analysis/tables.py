@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis import lossless
 from analysis.report import MIX, Sweep
-from analysis.stats import ON_THESE, SCOPES, Interval
+from analysis.stats import ON_THESE, Interval
 from analysis.verdict import Verdict
 
 TITLES = {
@@ -35,7 +35,7 @@ def interval(found: Interval | None) -> str:
     if found is None:
         return "–"
     if not (math.isfinite(found.low) and math.isfinite(found.high)):
-        return f"{number(found.estimate, math.nan)} [one unit, no interval]"
+        return f"{number(found.estimate, math.nan)} (no interval)"
     half = (found.high - found.low) / 2
     low, high = number(found.low, half), number(found.high, half)
     return f"{number(found.estimate, half)} [{low}, {high}]"
@@ -77,18 +77,6 @@ def against_note(sweep: Sweep) -> pd.DataFrame:
             "the note": f"{printed[depth] / printed[2]:.2f}" if depth in printed.index else "–",
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
-
-
-def quantities(sweep: Sweep, workload: str = MIX) -> pd.DataFrame:
-    """Return every quantity of a workload by depth, in both scopes."""
-    name = workload if workload in sweep.groups() else sweep.workloads[0]
-    cells = [c for c in sweep.cells() if c.workload == name]
-    columns = [(quantity, scope) for quantity in TITLES for scope in SCOPES]
-    return pd.DataFrame(
-        [[interval(c.interval(*column)) for column in columns] for c in cells],
-        index=pd.Index([c.depth for c in cells], name="depth"),
-        columns=pd.MultiIndex.from_tuples([(TITLES[q], s) for q, s in columns]),
-    )
 
 
 def by_workload(sweep: Sweep, quantity: str, scope: str) -> pd.DataFrame:
