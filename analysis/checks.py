@@ -117,7 +117,7 @@ def _texts(sweep: Sweep) -> list[str]:
         return []
     return [
         f"In {len(parted)} of {len(timed)} comparisons the timed text parts from that of depth 0: "
-        "these speeds are of different texts, and are also given for equal texts alone."
+        "there the speeds are of different texts; below they are given over the shared tokens too."
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,47 @@ from analysis.engines.binary import ServerBinary
 from analysis.engines.flags import arguments
 from analysis.engines.llama_server import Counters, LlamaServer
 from analysis.errors import EngineError
+from analysis.lossless import Prefixes
 from analysis.prompts import Encoded
 from analysis.records import Launch, Sample
-from analysis.spec import SweepSpec
+from analysis.spec import PREFIX_ARM, SweepSpec
+from analysis.speculation import MIN_TOKENS_FOR_SPEED
 
 # Fixed beside the temperature, so that builds with other defaults sample alike.
 SAMPLING = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0}
 NO_COUNTERS = Counters(None, None, None, None)
+
+
+WARM_UP_MS = 1000.0  # a small model answers one request before clocks and caches have settled
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all launches of a run share."""
+
+    spec: SweepSpec
+    binary: ServerBinary
+    model: Path
+    encoded: tuple[Encoded, ...]
+    run: str
+    logs: Path
+
+    def server(self, depth: int, name: str) -> LlamaServer:
+        """Return a server at a depth, not started yet, with its log under this name."""
+        return LlamaServer(
+            self.binary,
+            lambda port: arguments(self.binary, self.spec, depth, self.model, port),
+            self.logs / f"{name}.log",
+        )
+
+
+@dataclass(frozen=True)
+class PlannedLaunch:
+    """One launch of the plan; `order` is its place within the run."""
+
+    round: int
+    order: int
+    depth: int
 
 
 @dataclass(frozen=True)
@@ -30,38 +63,43 @@ class Request:
 
     encoded: Encoded
     temperature: float
+    n_predict: int
+    arm: str
     warm_up: bool = False
 
 
-def requests(spec: SweepSpec, encoded: list[Encoded], round_number: int) -> list[Request]:
-    """Return the requests of a launch in order, the warm-up first.
+def requests(bench: Bench, round_number: int, prefixes: Prefixes) -> list[Request]:
+    """Return the requests of a launch in order, the warm-up first, then the timed ones.
 
-    In the first round each workload's first prompts are also decoded greedily, after all the
-    timed ones, for the comparison of texts between depths.
+    In the first round each workload's first prompts are also decoded greedily, for the comparison
+    of texts between depths. In later rounds prompts whose timed texts were seen to part are also
+    decoded over the tokens that all depths share; long prompts are not, since their prompt pass
+    would double the run.
     """
-    timed = [Request(e, spec.temperature) for e in encoded]
-    greedy = []
+    spec = bench.spec
+
+    def make(e: Encoded, **more: Any) -> Request:
+        return replace(Request(e, spec.temperature, spec.n_predict, spec.arm), **more)
+
+    wanted = [make(min(bench.encoded, key=lambda e: len(e.tokens)), warm_up=True)]
+    wanted += [make(e) for e in bench.encoded]
     if round_number == 0 and spec.temperature > 0:
         for workload in spec.workloads:
-            own = [e for e in encoded if e.prompt.workload == workload]
-            greedy += [Request(e, 0.0) for e in own[: spec.lossless_prompts]]
-    shortest = min(encoded, key=lambda e: len(e.tokens))
-    return [Request(shortest, spec.temperature, warm_up=True), *timed, *greedy]
+            own = [e for e in bench.encoded if e.prompt.workload == workload]
+            wanted += [make(e, temperature=0.0) for e in own[: spec.lossless_prompts]]
+    for e in bench.encoded:
+        shared = prefixes.get((e.prompt.workload, e.prompt.prompt_id), 0)
+        if shared > MIN_TOKENS_FOR_SPEED and e.prompt.workload != "long":
+            wanted.append(make(e, n_predict=shared, arm=PREFIX_ARM))
+    return wanted
 
 
 def measure_launch(
-    spec: SweepSpec,
-    binary: ServerBinary,
-    model: Path,
-    encoded: list[Encoded],
+    bench: Bench,
+    planned: PlannedLaunch,
     writer: store.Writer,
-    run: str,
-    logs: Path,
-    *,
-    round_number: int,
-    order: int,
-    depth: int,
     done: set[tuple[Any, ...]],
+    prefixes: Prefixes,
     attempt: int = 0,
 ) -> None:
     """Start a server, make the requests that are not done yet, stop it; record everything.
@@ -69,53 +107,72 @@ def measure_launch(
     A request that fails is recorded with its error, and so is a server that does not start; the
     sweep then goes on with its next launch.
     """
-    drafter = spec.drafter if depth else "none"
-    name = f"r{round_number}-d{depth}-{attempt}-{order}"
-    blank = _blank(spec, run, name, round_number, depth, drafter)
-
-    def key(request: Request) -> tuple[Any, ...]:
-        return store.sample_key(_for_request(blank, request, 0))
-
-    wanted = [r for r in requests(spec, encoded, round_number) if r.warm_up or key(r) not in done]
+    name = f"r{planned.round}-d{planned.depth}-{attempt}-{planned.order}"
+    blank = _blank(bench, name, planned)
+    wanted = [
+        r
+        for r in requests(bench, planned.round, prefixes)
+        if r.warm_up or store.sample_key(_for_request(blank, r, 0)) not in done
+    ]
     if all(r.warm_up for r in wanted):
         return
-    log = logs / f"{name}.log"
-    server = LlamaServer(binary, lambda port: arguments(binary, spec, depth, model, port), log)
-    launched = _now()
-    counters = NO_COUNTERS
-    company: machine.Company | None = None
+    server = bench.server(planned.depth, name)
+    launched, counters, share = machine.utc_now(), NO_COUNTERS, 0.0
     try:
         with server:
-            company = machine.Company(server.pid)
             whole = machine.Company(server.pid)
-            placed = engine_logs.placement(log.read_text(errors="replace"))
+            placed = engine_logs.placement(server.log.read_text(errors="replace"))
             blank = replace(blank, layers_on_device=placed["layers_on_device"])
-            for place, group in enumerate(_groups(wanted, spec.busy_slots)):
-                for sample in _ask(spec, server, blank, group, place, company):
-                    writer.add(sample)
-            counters = server.counters()
-            share = whole.share()
+            _ask_all(bench, server, blank, wanted, writer)
+            counters, share = server.counters(), whole.share()
     except EngineError as error:
-        writer.add(replace(_for_request(blank, wanted[0], 0), error=str(error), stop="error"))
-        share = 0.0
-    text = log.read_text(errors="replace") if log.is_file() else ""
-    writer.add(
-        Launch(
-            launch=name,
-            round=round_number,
-            order=order,
-            depth=depth,
-            arm=spec.arm,
-            command=without_paths(server.command),
-            load_ms=round(server.load_ms, 1),
-            counters=vars(counters),
-            placement=engine_logs.placement(text),
-            peak_rss_mib=server.peak_rss_mib,
-            others_cpu=share,
-            exit_code=server.exit_code,
-            stopped_by=server.stopped_by,
-            started=launched,
-        )
+        if not server.load_ms:  # a server that never started has no request of its own
+            failed = _for_request(blank, wanted[0], 0)
+            writer.add(replace(failed, error=str(error), stop="error"))
+    finally:
+        writer.add(_launch(server, planned, blank, launched, counters, share))
+
+
+def _ask_all(
+    bench: Bench, server: LlamaServer, blank: Sample, wanted: list[Request], writer: store.Writer
+) -> None:
+    """Make all requests; ends early when the server has died."""
+    company = machine.Company(server.pid)
+    for place, group in enumerate(_groups(wanted, bench.spec.busy_slots)):
+        began = time.monotonic()
+        while True:
+            for sample in _ask(bench, server, blank, group, place, company):
+                writer.add(sample)
+            if not server.alive():
+                return
+            if not group[0].warm_up or (time.monotonic() - began) * 1e3 > WARM_UP_MS:
+                break
+
+
+def _launch(
+    server: LlamaServer,
+    planned: PlannedLaunch,
+    blank: Sample,
+    launched: str,
+    counters: Counters,
+    share: float,
+) -> Launch:
+    log = server.log.read_text(errors="replace") if server.log.is_file() else ""
+    return Launch(
+        launch=blank.launch,
+        round=planned.round,
+        order=planned.order,
+        depth=planned.depth,
+        arm=blank.arm,
+        command=without_paths(server.command),
+        load_ms=round(server.load_ms, 1),
+        counters=vars(counters),
+        placement=engine_logs.placement(log),
+        peak_rss_mib=server.peak_rss_mib,
+        others_cpu=share,
+        exit_code=server.exit_code,
+        stopped_by=server.stopped_by,
+        started=launched,
     )
 
 
@@ -127,7 +184,7 @@ def _groups(wanted: list[Request], size: int) -> list[list[Request]]:
 
 
 def _ask(
-    spec: SweepSpec,
+    bench: Bench,
     server: LlamaServer,
     blank: Sample,
     group: list[Request],
@@ -138,9 +195,11 @@ def _ask(
     begun = [_for_request(blank, request, place) for request in group]
     clock, load, device = machine.clock_mhz(), machine.load_per_core(), machine.device_memory_mib()
     before = server.counters()
+    counted = NO_COUNTERS
     with ThreadPoolExecutor(len(group)) as pool:
-        answers = list(pool.map(lambda r: _complete(spec, server, r), group))
-    counted = server.counters().since(before) if len(group) == 1 else NO_COUNTERS
+        answers = list(pool.map(lambda r: _complete(bench.spec, server, r), group))
+    if len(group) == 1 and server.alive():
+        counted = server.counters().since(before)
     around = {
         "clock_before_mhz": clock,
         "clock_after_mhz": machine.clock_mhz(),
@@ -169,11 +228,11 @@ def _ask(
 def _complete(
     spec: SweepSpec, server: LlamaServer, request: Request
 ) -> tuple[dict[str, Any] | EngineError, float, str]:
-    started, began = _now(), time.perf_counter()
+    started, began = machine.utc_now(), time.perf_counter()
     try:
         answer: dict[str, Any] | EngineError = server.complete(
             request.encoded.tokens,
-            n_predict=spec.n_predict,
+            n_predict=request.n_predict,
             temperature=request.temperature,
             seed=spec.seed,
             **SAMPLING,
@@ -205,17 +264,17 @@ def _filled(sample: Sample, answer: dict[str, Any], counted: Counters) -> Sample
     )
 
 
-def _blank(
-    spec: SweepSpec, run: str, launch: str, round_number: int, depth: int, drafter: str
-) -> Sample:
+def _blank(bench: Bench, launch: str, planned: PlannedLaunch) -> Sample:
+    spec, depth = bench.spec, planned.depth
+    drafter = spec.drafter if depth else "none"
     return Sample(
-        run=run, launch=launch, round=round_number, order=0, arm=spec.arm, drafter=drafter,
+        run=bench.run, launch=launch, round=planned.round, order=0, arm=spec.arm, drafter=drafter,
         depth=depth, workload="", prompt_id="", seed=spec.seed, temperature=spec.temperature,
         warm_up=False, prompt_n=0, prompt_ms=0.0, predicted_n=0, predicted_ms=0.0, draft_n=None,
         draft_n_accepted=None, drafts=None, accepted_per_position=None, steps=0, tokens=(),
         stop="limit", client_ms=0.0, layers_on_device=None, peak_device_mib=None,
         clock_before_mhz=None, clock_after_mhz=None, load_before=0.0, load_after=0.0,
-        others_cpu=0.0, started=_now(),
+        others_cpu=0.0, started=machine.utc_now(),
     )  # fmt: skip
 
 
@@ -223,6 +282,7 @@ def _for_request(blank: Sample, request: Request, place: int) -> Sample:
     return replace(
         blank,
         order=place,
+        arm=request.arm,
         workload=request.encoded.prompt.workload,
         prompt_id=request.encoded.prompt.prompt_id,
         temperature=request.temperature,
@@ -236,7 +296,3 @@ def without_paths(command: tuple[str, ...]) -> str:
     if "--port" in words:
         words[words.index("--port") + 1] = "PORT"
     return " ".join(words)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,18 +1,11 @@
-"""Whether drafting changes the text: greedy token ids of each depth against those of depth 0."""
+"""Whether drafting changes the text: token ids of each depth against those of depth 0."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from analysis import store
-from analysis.engines.binary import ServerBinary
-from analysis.engines.flags import arguments
-from analysis.engines.llama_server import LlamaServer
-from analysis.prompts import Encoded
 from analysis.records import Divergence, Sample
-from analysis.spec import SweepSpec
 
-CANDIDATES = 50  # how many of the likeliest tokens are searched for the two that differ
+Prefixes = dict[tuple[str, str], int]  # by workload and prompt id, in tokens
 
 
 def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
@@ -29,10 +22,12 @@ def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
 
 def pairs(recorded: store.Recorded, temperature: float = 0.0) -> list[tuple[Sample, Sample]]:
     """Return (depth 0, deeper) samples of the same prompt, of the first round they share."""
+    arm = recorded.run.spec["arm"]
     usable = [
-        s for s in recorded.samples
-        if s.temperature == temperature and not s.warm_up and s.error is None
-    ]  # fmt: skip
+        s
+        for s in recorded.samples
+        if (s.temperature, s.arm) == (temperature, arm) and not s.warm_up and s.error is None
+    ]
     base: dict[tuple[str, str], Sample] = {}
     deeper: dict[tuple[str, str, int], Sample] = {}
     for s in sorted(usable, key=lambda s: s.round):
@@ -54,41 +49,17 @@ def divergences(recorded: store.Recorded, temperature: float = 0.0) -> list[Dive
     return found
 
 
-def audit(
-    spec: SweepSpec,
-    binary: ServerBinary,
-    model: Path,
-    encoded: list[Encoded],
-    writer: store.Writer,
-    recorded: store.Recorded,
-    logs: Path,
-) -> None:
-    """Record each new divergence with its margin, asked of a depth-0 server."""
-    known = {(d.workload, d.prompt_id, d.depth) for d in recorded.divergences}
-    new = [
-        d for d in divergences(recorded) if (d.workload, d.prompt_id, d.depth) not in known
-    ]  # fmt: skip
-    if not new:
-        return
-    prompts = {(e.prompt.workload, e.prompt.prompt_id): e.tokens for e in encoded}
-    base = {(z.workload, z.prompt_id): z.tokens for z, _ in pairs(recorded)}
-    log = logs / "margins.log"
-    with LlamaServer(binary, lambda port: arguments(binary, spec, 0, model, port), log) as server:
-        for d in new:
-            key = (d.workload, d.prompt_id)
-            margin = _margin(server, (*prompts[key], *base[key][: d.position]), d)
-            writer.add(
-                Divergence(
-                    d.workload, d.prompt_id, d.depth, d.position, d.token_depth_0, d.token, margin
-                )
-            )
+def common_prefixes(recorded: store.Recorded, temperature: float) -> Prefixes:
+    """Return the prompts whose texts part between depths, with the length that all share.
 
-
-def _margin(server: LlamaServer, context: tuple[int, ...], d: Divergence) -> float | None:
-    """Return the difference of the two tokens' log probabilities after `context`, or None."""
-    answer = server.complete(context, n_predict=1, temperature=0.0, n_probs=CANDIDATES)
-    listed = answer.get("completion_probabilities") or [{}]
-    likely = {int(t["id"]): float(t["logprob"]) for t in listed[0].get("top_logprobs", ())}
-    if d.token_depth_0 not in likely or d.token not in likely:
-        return None
-    return round(likely[d.token_depth_0] - likely[d.token], 6)
+    A draft is verified in a pass of several rows, whose rounding differs from that of a single
+    row; a token sampled near a boundary can then differ, and the depths go on with different
+    texts. Over the shared length they decode the same tokens.
+    """
+    shared: Prefixes = {}
+    for zero, deep in pairs(recorded, temperature):
+        at = first_difference(zero.tokens, deep.tokens)
+        if at is not None:
+            key = (deep.workload, deep.prompt_id)
+            shared[key] = min(at, shared.get(key, at))
+    return shared

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import time
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,11 @@ def clock_mhz() -> float | None:
 def load_per_core() -> float:
     """Return the one-minute load average divided by the number of cores."""
     return round(os.getloadavg()[0] / (psutil.cpu_count() or 1), 3)
+
+
+def utc_now() -> str:
+    """Return the time as text, in UTC and to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def packages() -> dict[str, str]:

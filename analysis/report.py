@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import speculation, stats, store
-from analysis.spec import WORKLOADS
+from analysis import lossless, speculation, stats, store
+from analysis.spec import PREFIX_ARM, WORKLOADS
 from analysis.stats import Interval, Mean, Table
 from analysis.verdict import TOLERANCE, Verdict, decide
 
@@ -134,6 +134,25 @@ class Sweep:
             d: self.logs("tok_s", members, d) for d in self.depths if self.has_speed(members, d)
         }
         return decide(speeds, name, scope, weights, tolerance)
+
+    def on_shared_tokens(self) -> Sweep | None:
+        """Return the sweep over the tokens that all depths decoded alike, or None without any.
+
+        Prompts whose texts part count by their requests over the shared length, all others by
+        their whole texts; both from the second round on, where both were measured. A prompt that
+        parts too early, or is long, is left out.
+        """
+        spec = self.recorded.run.spec
+        parted = lossless.common_prefixes(self.recorded, spec["temperature"])
+        prefix = speculation.timed(self.recorded.frame(), spec["temperature"], PREFIX_ARM)
+        keys = list(zip(self.timed["workload"], self.timed["prompt_id"], strict=True))
+        whole = self.timed[[key not in parted for key in keys]]
+        chosen = pd.concat([whole, prefix])
+        chosen = chosen[chosen["round"] > 0]
+        if chosen["tok_s"].notna().sum() == 0:
+            return None
+        left = tuple(w for w in self.workloads if w in set(chosen["workload"]))
+        return Sweep(self.recorded, chosen, left, self.depths)
 
     def verdicts(self, tolerance: float = TOLERANCE) -> list[Verdict]:
         """Return the verdicts of every workload and the mix, in both scopes."""

@@ -17,6 +17,7 @@ from analysis.errors import SpecError
 
 WORKLOADS = ("short", "prose", "code", "long")
 DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
+PREFIX_ARM = "prefix"  # of a sample: a request over the tokens that all depths share
 ARMS = ("natural", "synthetic", "room", "evicted")
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 MAX_DEPTH = 32

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis import machine, model, prompts, store
+from analysis import lossless, machine, model, prompts, store
+from analysis.audit import audit
 from analysis.engines import binary as engine_binary
-from analysis.engines.llama_server import LlamaServer
 from analysis.errors import EngineError, StoreError
-from analysis.launch import measure_launch
-from analysis.lossless import audit
+from analysis.launch import Bench, PlannedLaunch, measure_launch
 from analysis.progress import Progress, here
 from analysis.records import Run
 from analysis.spec import SweepSpec
 
 REPLAY_VARIABLE = "SPECDEPTH_REPLAY"
 MACHINES_VARIABLE = "SPECDEPTH_MACHINES"
-
-
-@dataclass(frozen=True)
-class PlannedLaunch:
-    """One launch of the plan."""
-
-    round: int
-    order: int
-    depth: int
 
 
 def plan(spec: SweepSpec) -> list[PlannedLaunch]:
@@ -98,10 +87,10 @@ def measure(
     model.check_drafter(facts, spec.drafter, spec.depths)
     key = spec.key(facts.sha256, server.label)
     file = samples / f"{notebook}-{key}.jsonl"
-    logs = samples / "logs" / key
-    encoded = _encode(server, spec, path, facts, logs)
+    bench = Bench(spec, server, path, (), f"{notebook}-{key}", samples / "logs" / key)
+    bench = replace(bench, encoded=_encode(bench, facts))
     run = Run(
-        run=f"{notebook}-{key}",
+        run=bench.run,
         key=key,
         notebook=notebook,
         spec=spec.to_json(),
@@ -109,14 +98,14 @@ def measure(
         model=facts.to_json(),
         engine={"version": server.version, "build": server.build, "commit": server.commit},
         packages=machine.packages(),
-        prompt_facts={e.key: e.facts for e in encoded},
-        started=now(),
+        prompt_facts={e.key: e.facts for e in bench.encoded},
+        started=machine.utc_now(),
     )
     with store.Writer(file, run) as writer:
         stored = store.read(file)
         _check_prompts(stored.run, run)
-        _run_plan(spec, server, path, encoded, writer, stored, logs, progress or here())
-        audit(spec, server, path, encoded, writer, store.read(file), logs)
+        _run_plan(bench, writer, stored, progress or here())
+        audit(bench, writer, store.read(file))
     recorded = store.read(file)
     if not recorded.done():
         errors = [s.error for s in recorded.samples if s.error]
@@ -125,47 +114,30 @@ def measure(
 
 
 def _run_plan(
-    spec: SweepSpec,
-    server: engine_binary.ServerBinary,
-    path: Path,
-    encoded: list[prompts.Encoded],
-    writer: store.Writer,
-    stored: store.Recorded,
-    logs: Path,
-    progress: Progress,
+    bench: Bench, writer: store.Writer, stored: store.Recorded, progress: Progress
 ) -> None:
-    done = stored.done()
-    launches = plan(spec)
+    spec, done, launches = bench.spec, stored.done(), plan(bench.spec)
+    prefixes: lossless.Prefixes = {}
     try:
         for number, planned in enumerate(launches):
             progress.update(number, len(launches), f"depth {planned.depth}")
-            measure_launch(
-                spec, server, path, encoded, writer, stored.run.run, logs,
-                round_number=planned.round, order=planned.order, depth=planned.depth, done=done,
-                attempt=len(stored.launches),
-            )  # fmt: skip
+            if planned.round > 0 and not prefixes:
+                prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
+            measure_launch(bench, planned, writer, done, prefixes, attempt=len(stored.launches))
         progress.update(len(launches), len(launches), "done")
     finally:
         progress.close()
 
 
-def _encode(
-    server: engine_binary.ServerBinary,
-    spec: SweepSpec,
-    path: Path,
-    facts: model.ModelFacts,
-    logs: Path,
-) -> list[prompts.Encoded]:
+def _encode(bench: Bench, facts: model.ModelFacts) -> tuple[prompts.Encoded, ...]:
     """Encode all prompts by the model's own tokenizer, in a launch that decodes nothing."""
-    from analysis.engines.flags import arguments
-
+    spec = bench.spec
     chat = spec.prompt_format == "chat" or (
         spec.prompt_format == "auto" and facts.has_chat_template
     )
     texts = [p for w in spec.workloads for p in prompts.load(w, spec.prompt_count(w))]
-    log = logs / "encode.log"
-    with LlamaServer(server, lambda port: arguments(server, spec, 0, path, port), log) as engine:
-        return [prompts.encode(engine, prompt, spec, chat=chat) for prompt in texts]
+    with bench.server(0, "encode") as engine:
+        return tuple(prompts.encode(engine, prompt, spec, chat=chat) for prompt in texts)
 
 
 def _check_prompts(old: Run, new: Run) -> None:
@@ -193,8 +165,3 @@ def find(samples: Path, notebook: str, spec: SweepSpec) -> store.Recorded:
             f"unset {REPLAY_VARIABLE} to measure",
         )
     return max(matching, key=lambda r: r.run.started)
-
-
-def now() -> str:
-    """Return the time as text, in UTC and to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

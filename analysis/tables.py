@@ -131,6 +131,18 @@ def texts(sweep: Sweep) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
 
 
+def shared_tokens(sweep: Sweep, scope: str, tolerance: float) -> pd.DataFrame:
+    """Return tok/s by depth over the tokens that all depths share, with the verdict's depth."""
+    shared = sweep.on_shared_tokens()
+    if shared is None:
+        return pd.DataFrame()
+    table = by_workload(shared, "tok_s", scope)
+    table.index = table.index.astype(str)
+    answers = {n: shared.verdict(n, scope, tolerance).answer for n in shared.groups()}
+    table.loc["verdict"] = [answers.get(str(c), "–") for c in table.columns]
+    return table
+
+
 def provenance(sweep: Sweep) -> pd.DataFrame:
     """Return what the page's numbers rest on."""
     run = sweep.recorded.run

@@ -4,15 +4,18 @@ import dataclasses
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from analysis import report, store, sweep
+from analysis.engines import binary
 from analysis.errors import EngineError, ModelError, StoreError
-from analysis.launch import requests
+from analysis.launch import Bench, requests
 from analysis.prompts import Encoded, Prompt
 from analysis.spec import SweepSpec
 
@@ -52,19 +55,23 @@ def test_rounds_alternate_so_that_drift_falls_on_all_depths() -> None:
 
 
 def test_every_launch_makes_the_same_requests_after_one_warm_up() -> None:
-    encoded = [Encoded(Prompt(w, i, ""), (1, 2), {}) for w in ("short", "code") for i in "ab"]
-    first, later = requests(TINY, encoded, 0), requests(TINY, encoded, 1)
+    encoded = tuple(Encoded(Prompt(w, i, ""), (1, 2), {}) for w in ("short", "code") for i in "ab")
+    bench = Bench(TINY, binary.probe(), Path("m.gguf"), encoded, "run", Path("logs"))
+    first, later = requests(bench, 0, {}), requests(bench, 1, {})
     assert [r.warm_up for r in later] == [True, False, False, False, False]
     assert [r.temperature for r in first[5:]] == [0.0, 0.0]
     assert first[:5] == later
+    shared = {("short", "a"): 40, ("code", "a"): 5, ("long", "a"): 40}
+    assert [(r.arm, r.n_predict) for r in requests(bench, 1, shared)[5:]] == [("prefix", 40)]
 
 
 def test_a_real_sweep_has_every_request_once(measured: store.Recorded) -> None:
     timed = [s for s in measured.samples if not s.warm_up and s.temperature > 0]
     assert len(timed) == 2 * 2 * 4
     assert len(measured.launches) == 4
-    assert [s.order for s in measured.samples[:2]] == [0, 1]
-    assert measured.samples[0].warm_up
+    first = [s for s in measured.samples if s.launch == measured.launches[0].launch]
+    assert first[0].warm_up
+    assert [s.order for s in first if not s.warm_up] == [1, 2, 3, 4, 5, 6]
 
 
 def test_real_samples_obey_the_definitions(measured: store.Recorded) -> None:
@@ -169,8 +176,6 @@ def test_requests_side_by_side(tmp_path: Path) -> None:
 
 def test_a_launch_that_fails_is_a_result_and_the_sweep_goes_on(tmp_path: Path) -> None:
     """A server that dies at depth 2 alone: its error is kept, depth 0 is measured."""
-    from analysis.engines import binary
-
     real = binary.find()
     wrapper = tmp_path / "llama-server"
     wrapper.write_text(
@@ -220,3 +225,46 @@ def test_a_path_with_spaces_and_accents(embedded: Path, tmp_path: Path) -> None:
         TINY, model=str(folder / "le modèle.gguf"), rounds=1, prompts=1, workloads=("short",)
     )
     assert measure(folder, spec).done()
+
+
+def test_chat_models_get_their_own_template(tmp_path: Path) -> None:
+    spec = dataclasses.replace(
+        TINY, prompt_format="chat", server_args=("--chat-template", "chatml"), rounds=1, prompts=1,
+        workloads=("short",),
+    )  # fmt: skip
+    recorded = measure(tmp_path, spec)
+    raw = measure(tmp_path, dataclasses.replace(TINY, rounds=1, prompts=1, workloads=("short",)))
+    (chat,), (plain,) = (r.run.prompt_facts.values() for r in (recorded, raw))
+    assert (chat["format"], plain["format"]) == ("chat", "raw")
+    assert chat["tokens"] > plain["tokens"]
+
+
+def test_a_server_that_dies_at_work_costs_one_launch(tmp_path: Path) -> None:
+    """The server of depth 2 is killed at its third request; a rerun measures what is missing."""
+
+    class Killer(Silent):
+        def update(self, done: int, total: int, doing: str) -> None:
+            super().update(done, total, doing)
+            if done == 1:
+                threading.Thread(target=self.kill, daemon=True).start()
+
+        def kill(self) -> None:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                (path,) = tmp_path.glob("tiny/samples/*.jsonl")
+                begun = [x for x in store.read(path).samples if x.depth == 2 and not x.warm_up]
+                servers = [c for c in psutil.Process().children() if "llama" in c.name()]
+                if begun and servers:
+                    servers[0].kill()
+                    return
+                time.sleep(0.005)
+
+    spec = dataclasses.replace(TINY, rounds=1, prompts=6, n_predict=200)
+    broken = sweep.measure(spec, "depth_sweep", "tiny", tmp_path, progress=Killer())
+    failed = [s for s in broken.samples if s.error]
+    assert len(failed) == 1
+    assert "SIGKILL" in str(failed[0].error)
+    assert [x.stopped_by for x in broken.launches] == ["terminate", "died"]
+    mended = measure(tmp_path, spec)
+    timed = [s for s in mended.samples if not s.warm_up and s.error is None and s.temperature > 0]
+    assert len(timed) == 2 * 12

@@ -164,3 +164,26 @@ def test_a_failed_depth_is_left_out_and_named(make_recorded: Make) -> None:
     sweep = report.sweep_of(dataclasses.replace(recorded, samples=failed))
     assert sweep.verdict("short").recommended == 1
     assert any("Depth 5" in w and "out of memory" in w for w in checks.warnings(sweep))
+
+
+def test_speeds_over_shared_tokens_leave_out_what_is_not_shared(make_recorded: Make) -> None:
+    """Depth 1 parts on prompt 00: its own request over the shared tokens counts instead."""
+    import dataclasses
+
+    recorded = make_recorded({0: 50.0, 1: 100.0}, rounds=3, prompts=2)
+    samples = []
+    for s in recorded.samples:
+        if (s.depth, s.prompt_id) == (1, "00"):
+            slow = dataclasses.replace(s, predicted_ms=s.predicted_ms * 4, tokens=(1, 2, 9))
+            samples += [slow, dataclasses.replace(s, arm="prefix")]
+        elif s.prompt_id == "00":
+            samples += [s, dataclasses.replace(s, arm="prefix")]
+        else:
+            samples.append(s)
+    sweep = report.sweep_of(dataclasses.replace(recorded, samples=tuple(samples)))
+    assert sweep.cell("short", 1).interval("tok_s", ON_THESE).estimate == pytest.approx(50.0)  # type: ignore[union-attr]
+    shared = sweep.on_shared_tokens()
+    assert shared is not None
+    assert shared.cell("short", 1).interval("tok_s", ON_THESE).estimate == pytest.approx(100.0)  # type: ignore[union-attr]
+    assert set(shared.timed["round"]) == {1, 2}
+    assert shared.cell("short", 1).samples == 4

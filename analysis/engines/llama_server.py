@@ -174,6 +174,10 @@ class LlamaServer:
             raise EngineError("the server is not running", "not started", "call start() first")
         return self._client
 
+    def alive(self) -> bool:
+        """Tell whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
     def _check_alive(self, doing: str) -> None:
         code = None if self._process is None else self._process.poll()
         if code is not None:
@@ -251,7 +255,13 @@ class LlamaServer:
 
     def counters(self) -> Counters:
         """Read the drafting counters; all None where the build or its flags give none."""
-        answer = self._http.get("/metrics")
+        try:
+            answer = self._http.get("/metrics")
+        except httpx.TransportError as error:
+            self._died("being asked for its counters")
+            raise EngineError(
+                "llama-server gives no counters", str(error), "run it again"
+            ) from None
         if answer.status_code != 200:
             return Counters(None, None, None, None)
         return parse_metrics(answer.text)
