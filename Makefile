@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 MACHINES := book/machines
 
-.PHONY: help book series pages test lint engine install clean
+.PHONY: help book series pages test lint bench engine install clean
 
 help:
 	@echo "make book    measure this machine quickly on the embedded model, build _build/html"
@@ -11,6 +11,7 @@ help:
 	@echo "make pages   build _build/html from the samples that are there, measuring nothing"
 	@echo "make test    lint, types, tests, and the published notebooks replayed"
 	@echo "make lint    ruff and mypy alone"
+	@echo "make bench   print what the measuring itself costs, with nothing else running"
 	@echo "make engine  build llama-server and its bindings (cached)"
 	@echo "make clean   remove _build and caches; the samples and .venv stay"
 
@@ -40,6 +41,10 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: engine
+	@echo "== what the harness costs"
+	$(BIN)/python -m tests.bench_harness
 
 # A llama-server of one's own needs no build.
 engine: install

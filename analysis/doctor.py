@@ -10,7 +10,7 @@ from importlib import metadata
 from analysis import machine, model
 from analysis.engines import binary
 from analysis.errors import SpecDepthError
-from analysis.sweep import project_root
+from analysis.folders import project_root
 
 TOOLS = ("ggml-rpc-server", "llama-bench", "llama-batched-bench")
 

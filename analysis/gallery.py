@@ -6,7 +6,7 @@ from pathlib import Path
 
 from analysis import report, store
 from analysis.errors import StoreError
-from analysis.sweep import machines_folder
+from analysis.folders import machines_folder
 
 
 def runs(folder: Path, notebook: str = "depth_sweep") -> list[store.Recorded]:

@@ -19,7 +19,7 @@ import nbformat
 
 from analysis import machine, progress
 from analysis.errors import SpecDepthError, SpecError
-from analysis.sweep import machines_folder, project_root
+from analysis.folders import machines_folder, project_root
 
 NOTEBOOKS = ("depth_sweep",)
 FRONT_PAGE = "front_page"
@@ -27,7 +27,7 @@ FRONT_PAGE = "front_page"
 _IPC = {"KernelManager": {"transport": "ipc"}}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
-QUICK: Mapping[str, Any] = {"rounds": 2, "prompts": 4, "long_prompts": 1, "lossless_prompts": 1}
+QUICK: Mapping[str, Any] = {"rounds": 3, "prompts": 4, "long_prompts": 2, "lossless_prompts": 1}
 _PATH = re.compile(
     r"""(?P<q>["'])(?:~|[A-Za-z]:|\.{1,2})?[\\/](?:[^"'\n]*[\\/])?(?P<last>[^"'\n]*)(?P=q)"""
 )
@@ -185,10 +185,21 @@ def run_series(
     if quick and not name.endswith("-quick"):
         name += "-quick"
     given = (dict(QUICK) if quick else {}) | dict(parameters) | {"machine": name}
-    return [
-        run_notebook(n, given, machines_folder() / name / f"{n}.ipynb", f"{name} {n}")
-        for n in notebooks
-    ]
+    folder = machines_folder() / name
+    pages = [run_notebook(n, given, folder / f"{n}.ipynb", f"{name} {n}") for n in notebooks]
+    _draw(name)
+    return pages
+
+
+def _draw(machine_name: str) -> None:
+    """Save the machine's main figure as a picture, for pages that are not notebooks."""
+    from analysis import figures, gallery, report
+
+    sweep = report.sweep_of(gallery.machine(machine_name)[0])
+    figure = figures.speed_by_depth(sweep)
+    target = machines_folder() / machine_name / "depth_sweep.png"
+    # No version or date inside, so that the same samples give the same file.
+    figure.savefig(target, metadata={"Software": None})
 
 
 def build_book(output: Path | None = None) -> Path:

@@ -11,13 +11,13 @@ from analysis import lossless, machine, model, prompts, store
 from analysis.audit import audit
 from analysis.engines import binary as engine_binary
 from analysis.errors import EngineError, StoreError
+from analysis.folders import machines_folder
 from analysis.launch import Bench, PlannedLaunch, measure_launch
 from analysis.progress import Progress, here
 from analysis.records import Run
 from analysis.spec import SweepSpec
 
 REPLAY_VARIABLE = "SPECDEPTH_REPLAY"
-MACHINES_VARIABLE = "SPECDEPTH_MACHINES"
 
 
 def plan(spec: SweepSpec) -> list[PlannedLaunch]:
@@ -31,24 +31,6 @@ def plan(spec: SweepSpec) -> list[PlannedLaunch]:
         depths = spec.depths if number % 2 == 0 else spec.depths[::-1]
         launches += [PlannedLaunch(number, len(launches) + i, d) for i, d in enumerate(depths)]
     return launches
-
-
-def machines_folder() -> Path:
-    """Return where machines' folders lie.
-
-    That is SPECDEPTH_MACHINES, else ``book/machines`` of this checkout, else ``machines`` here.
-    """
-    named = os.environ.get(MACHINES_VARIABLE)
-    if named:
-        return Path(named)
-    root = project_root()
-    return root / "book" / "machines" if root else Path.cwd() / "machines"
-
-
-def project_root() -> Path | None:
-    """Return the checkout that this package is used from, or None where it is only installed."""
-    root = Path(__file__).resolve().parent.parent
-    return root if (root / "_config.yml").is_file() else None
 
 
 def replaying() -> bool:
