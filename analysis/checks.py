@@ -6,7 +6,7 @@ import numpy as np
 
 from analysis import lossless
 from analysis.report import Sweep
-from analysis.speculation import MIN_TOKENS_FOR_SPEED
+from analysis.speculation import MIN_TOKENS_FOR_SPEED, ends_inside_draft
 
 BUSY_SHARE = 0.05  # of the machine's processor time
 CLOCK_DROP = 0.10
@@ -23,6 +23,7 @@ def warnings(sweep: Sweep) -> list[str]:
         *_clock(sweep),
         *_unstable(sweep),
         *_short(sweep),
+        *_cut_drafts(sweep),
         *_texts(sweep),
         *_quick(sweep),
     ]
@@ -106,6 +107,16 @@ def _short(sweep: Sweep) -> list[str]:
     return [
         f"{len(short)} of {len(sweep.timed)} requests ended before {MIN_TOKENS_FOR_SPEED} tokens "
         f"and give no speed: {', '.join(which)}."
+    ]
+
+
+def _cut_drafts(sweep: Sweep) -> list[str]:
+    count = int(ends_inside_draft(sweep.timed).sum())
+    if not count:
+        return []
+    return [
+        f"{count} of {len(sweep.timed)} requests ended inside an accepted draft: their tokens per "
+        "step are too high by a part of one step."
     ]
 
 

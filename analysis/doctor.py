@@ -93,7 +93,13 @@ def _bindings(found: Findings) -> None:
     except metadata.PackageNotFoundError:
         found.facts["llama-cpp-python"] = "not installed: everything but the tracer works"
         return
-    found.facts["llama-cpp-python"] = f"{version}, llama.cpp {binary.PINNED_COMMIT}"
+    # The programs and the bindings are of one commit when one wheel brought both.
+    programs = {str(f) for f in metadata.files("llama-cpp-python") or ()}
+    together = any(f.endswith("bin/llama-server") for f in programs)
+    said = "from the same build as llama-server" if together else "without llama-server"
+    found.facts["llama-cpp-python"] = f"{version}, {said}"
+    if not together:
+        found.warnings.append("the bindings came without the programs: run `make engine`")
     if version != binary.PINNED_BINDINGS:
         found.warnings.append(
             f"llama-cpp-python {version} is not the pinned {binary.PINNED_BINDINGS}: run "

@@ -105,7 +105,7 @@ class Sample(_Record):
     stop: str  # limit, eos, word, error
     client_ms: float  # the request by the client's clock, prompt included
     layers_on_device: str | None  # "66/66", or None where no device holds a layer
-    peak_device_mib: float | None
+    peak_device_mib: float | None  # after the request; llama.cpp allocates before the first one
     clock_before_mhz: float | None
     clock_after_mhz: float | None
     load_before: float  # 1-minute load average per core

@@ -39,12 +39,21 @@ def timed(frame: pd.DataFrame, temperature: float, arm: str = "natural") -> pd.D
     )
     chosen = frame[keep].copy()
     decoded = chosen["predicted_n"].astype(float) - 1
-    usable = decoded >= MIN_TOKENS_FOR_SPEED
     steps = chosen["steps"].astype(float)
+    usable = (decoded >= MIN_TOKENS_FOR_SPEED) & (steps > 0)
     chosen["tokens_per_step"] = (decoded / steps).where(usable)
     chosen["step_ms"] = (chosen["predicted_ms"] / steps).where(usable)
     chosen["tok_s"] = (1e3 * decoded / chosen["predicted_ms"]).where(usable)
     return chosen
+
+
+def ends_inside_draft(frame: pd.DataFrame) -> pd.Series[bool]:
+    """Tell which samples ended inside an accepted draft.
+
+    The server then counts drafted tokens as accepted that the text does not hold, so that the
+    steps by definition are fewer than the drafts that were verified.
+    """
+    return frame["drafts"].notna() & (frame["steps"] < frame["drafts"])
 
 
 def acceptance_rate(draft_n_accepted: float, draft_n: float) -> float | None:

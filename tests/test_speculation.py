@@ -40,6 +40,12 @@ def test_a_short_text_is_kept_but_gives_no_speed(sample: Sample) -> None:
     assert row.predicted_n == 20
 
 
+def test_a_text_that_ends_inside_a_draft_is_flagged(sample: Sample) -> None:
+    cut = dataclasses.replace(sample, stop="eos", predicted_n=99, draft_n_accepted=60, drafts=40,
+                              steps=38)  # fmt: skip
+    assert list(speculation.ends_inside_draft(frame(sample, cut))) == [False, True]
+
+
 def test_acceptance_is_none_when_nothing_was_drafted() -> None:
     assert speculation.acceptance_rate(0, 0) is None
     assert speculation.acceptance_rate(3, 4) == 0.75
