@@ -41,27 +41,47 @@ def _failures(sweep: Sweep) -> list[str]:
     ]
 
 
+def _rounds(sweep: Sweep) -> int:
+    """Return how many rounds there are: those asked for at first, or more that were added."""
+    seen = int(sweep.timed["round"].max()) + 1
+    return max(seen, int(sweep.recorded.run.spec["rounds"]))
+
+
 def _incomplete(sweep: Sweep) -> list[str]:
     spec = sweep.recorded.run.spec
     prompts = sum(
         spec["long_prompts"] if w == "long" else spec["prompts"] for w in spec["workloads"]
     )
-    wanted = prompts * len(spec["depths"]) * spec["rounds"]
+    wanted = prompts * len(spec["depths"]) * _rounds(sweep)
     got = len(sweep.timed)
-    if got >= wanted:
-        return []
-    return [f"{got} of {wanted} requests are there: run the notebook again to measure the rest."]
+    found = []
+    if got < wanted:
+        found.append(
+            f"{got} of {wanted} requests are there: run the notebook again to measure the rest."
+        )
+    for name in sweep.groups():
+        out = sorted(
+            {d for d in sweep.depths if sweep.has_speed(name, d)} - set(sweep.comparable(name))
+        )
+        if out:
+            found.append(
+                f"{name}: depth {', '.join(map(str, out))} shares no round with the others and is "
+                "left out of the verdict."
+            )
+    return found
 
 
 def _busy(sweep: Sweep) -> list[str]:
-    launches = sweep.recorded.launches
-    busy = [x for x in launches if x.others_cpu > BUSY_SHARE]
+    """Warn of other work; a launch's share, or the share of its requests where it broke off."""
+    shares = {x.launch: x.others_cpu for x in sweep.recorded.launches}
+    for launch, share in sweep.timed.groupby("launch")["others_cpu"].median().items():
+        shares[str(launch)] = max(shares.get(str(launch), 0.0), float(share))
+    busy = [share for share in shares.values() if share > BUSY_SHARE]
     if not busy:
         return []
-    worst = max(x.others_cpu for x in busy)
     return [
         f"Other work took more than {BUSY_SHARE:.0%} of the processors during {len(busy)} of "
-        f"{len(launches)} launches ({worst:.0%} at worst): stop it and measure into a new folder."
+        f"{len(shares)} launches ({max(busy):.0%} at worst): stop it and measure into a new folder."
     ]
 
 
@@ -104,7 +124,11 @@ def _short(sweep: Sweep) -> list[str]:
     if short.empty:
         return []
     which = sorted(set(short["workload"] + "/" + short["prompt_id"]))
+    silent = sorted(set(short["workload"]) - set(sweep.workloads))
     return [
+        f"The workload {w} has no speed at all, since its texts end too early: it is left out."
+        for w in silent
+    ] + [
         f"{len(short)} of {len(sweep.timed)} requests ended before {MIN_TOKENS_FOR_SPEED} tokens "
         f"and give no speed: {', '.join(which)}."
     ]
@@ -135,9 +159,9 @@ def _texts(sweep: Sweep) -> list[str]:
 def _quick(sweep: Sweep) -> list[str]:
     spec = sweep.recorded.run.spec
     fewer = []
-    if spec["rounds"] < PUBLISHED_ROUNDS:
-        fewer.append(f"{spec['rounds']} launches a depth instead of {PUBLISHED_ROUNDS}")
-    if spec["prompts"] < PUBLISHED_PROMPTS:
+    if _rounds(sweep) < PUBLISHED_ROUNDS:
+        fewer.append(f"{_rounds(sweep)} launches a depth instead of {PUBLISHED_ROUNDS}")
+    if set(spec["workloads"]) - {"long"} and spec["prompts"] < PUBLISHED_PROMPTS:
         fewer.append(f"{spec['prompts']} prompts a workload instead of {PUBLISHED_PROMPTS}")
     if "long" in spec["workloads"] and spec["long_prompts"] < PUBLISHED_LONG:
         fewer.append(f"{spec['long_prompts']} long prompts instead of {PUBLISHED_LONG}")

@@ -92,7 +92,7 @@ def run(
     quick: Annotated[bool, typer.Option(help="Minutes, with wider intervals.")] = False,
 ) -> None:
     """Run the notebooks on this machine; samples and pages go to its folder."""
-    from analysis import gallery, series
+    from analysis import gallery, series, summary
 
     given: dict[str, Any] = {"model": model}
     given |= {k: v for k, v in {"server": server, "server_args": server_args}.items() if v}
@@ -104,11 +104,12 @@ def run(
             raise typer.BadParameter(f"--set needs NAME=VALUE: {pair!r}")
         given[name] = value
     chosen = tuple(n.strip() for n in notebooks.split(",") if n.strip()) or series.NOTEBOOKS
-    pages = series.run_series(given, machine, chosen, quick=quick)
+    pages, sweep, tolerance = series.run_series(given, machine, chosen, quick=quick)
     for page in pages:
         print(f"wrote {page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page}")
-    folder = pages[0].parent
-    _print_verdict(gallery.machine(folder.name, folder.parent), 0.97)
+    summary.show(sweep, tolerance)
+    others = [r.run.run for r in gallery.runs(pages[0].parent)]
+    print(f"runs in this folder: {', '.join(others)}")
 
 
 def _depths(text: str) -> list[int]:
@@ -130,42 +131,26 @@ def verdict(
     as_json: Json = False,
     tolerance: Annotated[float, typer.Option(min=0.5, max=1.0)] = 0.97,
     run_id: Annotated[str, typer.Option("--run", help="A run; else the fullest.")] = "",
+    mix: Annotated[str, typer.Option(help="Weights, such as short=2,code=1.")] = "",
 ) -> None:
     """Print the recommended depth of a machine, from its samples alone."""
-    from analysis import gallery
+    from analysis import gallery, summary
+    from analysis.parameters import weights
+    from analysis.report import sweep_of
 
     recorded = gallery.machine(machine)
-    if run_id:
-        chosen = [r for r in recorded if r.run.run == run_id]
-        if not chosen:
-            raise SpecDepthError(
-                f"no run {run_id} of {machine}", ", ".join(r.run.run for r in recorded)
-            )
-        recorded = chosen
+    chosen = [r for r in recorded if run_id in ("", r.run.run)]
+    if not chosen:
+        raise SpecDepthError(
+            f"no run {run_id} of {machine}", ", ".join(r.run.run for r in recorded)
+        )
+    sweep = sweep_of(chosen[0], weights(mix))
     if as_json:
-        from analysis import report, summary
-
-        print(json.dumps(summary.verdict(report.sweep_of(recorded[0]), tolerance), indent=1))
+        print(json.dumps(summary.verdict(sweep, tolerance), indent=1))
     else:
-        _print_verdict(recorded, tolerance)
-
-
-def _print_verdict(recorded: list[Any], tolerance: float) -> None:
-    """Print one run's verdict as tables on the terminal."""
-    from rich.console import Console
-
-    from analysis import checks, report, summary
-
-    sweep = report.sweep_of(recorded[0])
-    console = Console(soft_wrap=False)
-    console.print(f"{sweep.machine}, run {sweep.recorded.run.run}", highlight=False)
-    for table in summary.terminal_tables(sweep, tolerance):
-        console.print(table)
-    for text in checks.warnings(sweep):
-        console.print(f"warning: {text}", style="yellow", highlight=False)
-    if len(recorded) > 1:
-        others = ", ".join(r.run.run for r in recorded[1:])
-        console.print(f"other runs of this machine: {others}", highlight=False)
+        summary.show(sweep, tolerance)
+        if len(recorded) > 1:
+            print(f"runs of this machine: {', '.join(r.run.run for r in recorded)}")
 
 
 @app.command()

@@ -14,6 +14,8 @@ from matplotlib.ticker import NullLocator
 
 from analysis import stats
 from analysis.report import MIX, Cell, Sweep
+from analysis.stats import Interval
+from analysis.verdict import TOLERANCE
 
 NARROW, WIDE = 1.2, 3.6  # line widths of the wider and the narrower interval
 
@@ -56,7 +58,7 @@ def _bars(axes: Axes, cells: list[Cell], quantity: str, color: Any) -> None:
     axes.plot(*zip(*shown, strict=True), "o-", color=color, ms=5, lw=1, mec="white", zorder=3)
 
 
-def speed_by_depth(sweep: Sweep) -> Figure:
+def speed_by_depth(sweep: Sweep, tolerance: float = TOLERANCE) -> Figure:
     """Draw decode speed against depth, one panel a workload, with the verdict's depth marked."""
     style()
     names = list(sweep.workloads)
@@ -68,7 +70,7 @@ def speed_by_depth(sweep: Sweep) -> Figure:
     colors = sns.color_palette()
     for axes, name, color in zip(grid.flat, names, colors, strict=False):
         _bars(axes, _cells(sweep, name), "tok_s", color)
-        found = sweep.verdict(name)
+        found = sweep.verdict(name, tolerance=tolerance)
         if found.recommended is not None:
             axes.axvline(found.recommended, color="0.35", lw=1, ls="--", zorder=0)
         else:
@@ -108,29 +110,19 @@ def gain_against_cost(sweep: Sweep) -> Figure:
         cells = _cells(sweep, name)
         if not cells or cells[0].depth != 0:
             continue
-        base = cells[0]
-        x = [math.exp(c.log_step_ms.estimate - base.log_step_ms.estimate) for c in cells]
-        y = [
-            math.exp(c.log_tokens_per_step.estimate - base.log_tokens_per_step.estimate)
-            for c in cells
-        ]
+        points = [_gain_and_cost(sweep, name, c.depth) for c in cells]
+        x, y = ([p[i].estimate for p in points] for i in (0, 1))
         reach += [*x, *y]
         axes.plot(x, y, "o-", color=color, ms=5, lw=1.2, mec="white", label=name)
-        for cell, a, b in zip(cells[1:], x[1:], y[1:], strict=True):
+        for cell, (cost, gain) in zip(cells[1:], points[1:], strict=True):
+            at = (cost.estimate, gain.estimate)
             axes.annotate(
-                str(cell.depth), (a, b), textcoords="offset points", xytext=(4, -10), fontsize=8,
+                str(cell.depth), at, textcoords="offset points", xytext=(4, -10), fontsize=8,
                 color=color,
             )  # fmt: skip
-            for quantity, along in (("step_ms", "x"), ("tokens_per_step", "y")):
-                found = cell.interval(quantity, stats.LIKE_THESE)
-                if found is None or not math.isfinite(found.high):
-                    continue
-                zero = math.exp(getattr(base, f"log_{quantity}").estimate)
-                ends = [found.low / zero, found.high / zero]
-                axes.plot(
-                    *((ends, [b, b]) if along == "x" else ([a, a], ends)), color=color, lw=0.9,
-                    alpha=0.7,
-                )  # fmt: skip
+            if math.isfinite(cost.high) and math.isfinite(gain.high):
+                axes.plot([cost.low, cost.high], [at[1]] * 2, color=color, lw=0.9, alpha=0.7)
+                axes.plot([at[0]] * 2, [gain.low, gain.high], color=color, lw=0.9, alpha=0.7)
     top = max(reach) * 1.12
     line = np.array([0.9, top])
     axes.plot(line, line, color="0.35", lw=1, ls="--")
@@ -150,6 +142,16 @@ def gain_against_cost(sweep: Sweep) -> Figure:
     axes.legend(title=None, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.08))
     plt.close(figure)  # shown once, by the cell that returns it
     return figure
+
+
+def _gain_and_cost(sweep: Sweep, name: str, depth: int) -> tuple[Interval, Interval]:
+    """Return step time and tokens per step relative to depth 0, paired."""
+    one = Interval(1.0, 1.0, 1.0)
+    cost, gain = (
+        sweep.relative(column, name, depth, 0, stats.LIKE_THESE) or one
+        for column in ("step_ms", "tokens_per_step")
+    )
+    return cost, gain
 
 
 def acceptance_by_depth(sweep: Sweep) -> Figure:
@@ -176,20 +178,9 @@ def overview(sweeps: list[Sweep]) -> Figure:
     figure, axes = plt.subplots(figsize=(6.6, 3.6))
     for sweep, color in zip(sweeps, sns.color_palette("colorblind", len(sweeps)), strict=True):
         name = MIX if MIX in sweep.groups() else sweep.workloads[0]
-        members = sweep.groups()[name]
-        depths, points = [], []
-        for depth in sweep.depths:
-            if not sweep.has_speed(members, depth):
-                continue
-            pairs = [
-                a - b
-                for a, b in zip(
-                    sweep.logs("tok_s", members, depth), sweep.logs("tok_s", members, 0),
-                    strict=True,
-                )
-            ]  # fmt: skip
-            depths.append(depth)
-            points.append(stats.mean(pairs).interval(stats.LIKE_THESE).map(math.exp))
+        ratios = {d: sweep.relative("tok_s", name, d, 0, stats.LIKE_THESE) for d in sweep.depths}
+        depths = [d for d, r in ratios.items() if r is not None]
+        points = [r for r in ratios.values() if r is not None]
         for depth, found in zip(depths, points, strict=True):
             if math.isfinite(found.high):
                 axes.plot([depth, depth], [found.low, found.high], color=color, lw=NARROW)

@@ -43,6 +43,6 @@ def sweeps(folder: Path | None = None) -> list[report.Sweep]:
         for recorded in runs((folder or machines_folder()) / name)[:1]:
             try:
                 found.append(report.sweep_of(recorded))
-            except ValueError:
+            except StoreError:
                 continue
     return found

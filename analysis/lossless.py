@@ -21,7 +21,7 @@ def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
 
 
 def pairs(recorded: store.Recorded, temperature: float = 0.0) -> list[tuple[Sample, Sample]]:
-    """Return (depth 0, deeper) samples of the same prompt, of the first round they share."""
+    """Return (depth 0, deeper) samples of the same prompt, each of its first round."""
     arm = recorded.run.spec["arm"]
     usable = [
         s

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis import digests
 from analysis.errors import ModelError
 
 EMBEDDED = "embedded"
@@ -105,7 +102,7 @@ def facts(path: Path) -> ModelFacts:
         architecture = str(_value(head, "general.architecture"))
         return ModelFacts(
             name=files[0].name,
-            sha256=_digest(files),
+            sha256=digests.sha256(files),
             architecture=architecture,
             quantization=by_type.most_common(1)[0][0] if by_type else "none",
             size_mib=round(sum(by_type.values()) / MIB, 2),
@@ -132,48 +129,6 @@ def _value(reader: Any, name: str, *default: Any) -> Any:
             return default[0]
         raise ModelError("the file lacks a key", name, "convert the model anew")
     return field.contents()
-
-
-def _digest(files: list[Path]) -> str:
-    """Return the SHA-256 over all parts; remembered by size and time, since big files are slow."""
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(_file_digest(file).encode())
-    return digest.hexdigest() if len(files) > 1 else _file_digest(files[0])
-
-
-def _file_digest(file: Path) -> str:
-    stat = file.stat()
-    key = f"{file.resolve()}:{stat.st_size}:{stat.st_mtime_ns}"
-    cache = cache_folder() / "sha256.json"
-    known: dict[str, str] = {}
-    if cache.is_file():
-        try:
-            known = json.loads(cache.read_text())
-        except ValueError:
-            known = {}
-    if key not in known:
-        digest = hashlib.sha256()
-        for block in _blocks(file):
-            digest.update(block)
-        known[key] = digest.hexdigest()
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        aside = cache.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(known))
-        aside.replace(cache)
-    return known[key]
-
-
-def _blocks(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as stream:
-        while block := stream.read(4 * MIB):
-            yield block
-
-
-def cache_folder() -> Path:
-    """Return the folder for what can be made again: builds, checksums."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "specdepth"
 
 
 def check_drafter(found: ModelFacts, drafter: str, depths: tuple[int, ...]) -> None:

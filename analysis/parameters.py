@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import SpecError
-from analysis.spec import SweepSpec
+from analysis.spec import WORKLOADS, SweepSpec
+from analysis.verdict import TOLERANCE
 
 _IPYTHON = {"In", "Out", "exit", "quit", "open", "get_ipython"}
 
@@ -21,6 +22,30 @@ class PageParameters:
     machine: str  # "" names the machine from its hardware
     machines_folder: Path | None  # None: book/machines of the checkout
     tolerance: float
+    mix: dict[str, float]  # weights of the workloads in the mix; 1 where not named
+
+
+def weights(value: Any) -> dict[str, float]:
+    """Read the weights of a mix: a mapping, or text such as ``short=2, code=1``.
+
+    Raises
+    ------
+    SpecError
+        If a name is no workload or a weight is not a number above zero.
+    """
+    if isinstance(value, str):
+        value = dict(part.partition("=")[::2] for part in value.split(",") if part.strip())
+    try:
+        found = {str(k).strip(): float(v) for k, v in dict(value or {}).items()}
+    except (TypeError, ValueError):
+        found = {"?": 1.0}
+    if set(found) - set(WORKLOADS) or any(not 0 < w < float("inf") for w in found.values()):
+        raise SpecError(
+            f"`mix` must give weights above zero to {', '.join(WORKLOADS)}",
+            repr(value),
+            'for example "short=2, code=1"; workloads that are not named weigh 1',
+        )
+    return found
 
 
 def read(names: Mapping[str, Any]) -> PageParameters:
@@ -43,7 +68,8 @@ def read(names: Mapping[str, Any]) -> PageParameters:
     }
     machine = str(given.pop("machine", ""))
     folder = str(given.pop("machines_folder", ""))
-    tolerance = given.pop("tolerance", 0.97)
+    mix = weights(given.pop("mix", {}))
+    tolerance = given.pop("tolerance", TOLERANCE)
     try:
         tolerance = float(tolerance)
     except (TypeError, ValueError):
@@ -53,10 +79,11 @@ def read(names: Mapping[str, Any]) -> PageParameters:
     known = {f.name for f in fields(SweepSpec)}
     unknown = sorted(set(given) - known)
     if unknown:
+        more = {"machine", "machines_folder", "tolerance", "mix"}
         raise SpecError(
             f"unknown parameter {', '.join(unknown)}",
             "",
-            f"known are {', '.join(sorted(known | {'machine', 'machines_folder', 'tolerance'}))}",
+            f"known are {', '.join(sorted(known | more))}",
         )
-    spec = SweepSpec(**given)
-    return PageParameters(spec, machine, Path(folder) if folder else None, tolerance)
+    where = Path(folder) if folder else None
+    return PageParameters(SweepSpec(**given), machine, where, tolerance, mix)

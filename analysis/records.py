@@ -91,6 +91,7 @@ class Sample(_Record):
     prompt_id: str
     seed: int
     temperature: float
+    n_predict: int  # tokens asked for
     warm_up: bool
     prompt_n: int
     prompt_ms: float

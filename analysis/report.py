@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis import lossless, speculation, stats, store
+from analysis.errors import StoreError
 from analysis.spec import PREFIX_ARM, WORKLOADS
 from analysis.stats import Interval, Mean, Table
 from analysis.verdict import TOLERANCE, Verdict, decide
@@ -52,6 +54,7 @@ class Sweep:
     timed: pd.DataFrame
     workloads: tuple[str, ...]
     depths: tuple[int, ...]
+    weights: Mapping[str, float]  # of the workloads in the mix; 1 where not named
 
     @property
     def machine(self) -> str:
@@ -76,6 +79,31 @@ class Sweep:
         """Return the natural logarithm of a column, one table a workload."""
         return [np.log(self.table(column, w, depth)) for w in workloads]
 
+    def mix(self, members: Sequence[str]) -> list[float]:
+        """Return the weights of a group's workloads."""
+        return [self.weights.get(w, 1.0) for w in members]
+
+    def mean(self, column: str, name: str, depth: int, base: int | None = None) -> Mean:
+        """Return the mean logarithm of a column, or of its ratio to another depth's.
+
+        Ratios are paired by round and prompt.
+        """
+        members = self.groups()[name]
+        tables = self.logs(column, members, depth)
+        if base is not None:
+            other = self.logs(column, members, base)
+            tables = [a - b for a, b in zip(tables, other, strict=True)]
+        return stats.mean(tables, self.mix(members))
+
+    def relative(
+        self, column: str, name: str, depth: int, base: int, scope: str
+    ) -> Interval | None:
+        """Return the ratio of a quantity to another depth's, or None where no pair is there."""
+        try:
+            return self.mean(column, name, depth, base).interval(scope).map(_exp)
+        except ValueError:
+            return None
+
     def cell(self, name: str, depth: int) -> Cell:
         """Return the numbers of a workload or the mix at a depth."""
         members = self.groups()[name]
@@ -83,42 +111,77 @@ class Sweep:
         return Cell(
             workload=name,
             depth=depth,
-            log_tok_s=stats.mean(self.logs("tok_s", members, depth)),
-            log_tokens_per_step=stats.mean(self.logs("tokens_per_step", members, depth)),
-            log_step_ms=stats.mean(self.logs("step_ms", members, depth)),
+            log_tok_s=self.mean("tok_s", name, depth),
+            log_tokens_per_step=self.mean("tokens_per_step", name, depth),
+            log_step_ms=self.mean("step_ms", name, depth),
             acceptance=self._acceptance(members, depth),
             samples=len(chosen),
         )
 
     def _acceptance(self, members: Sequence[str], depth: int) -> Mean | None:
-        accepted, drafted = (
-            np.concatenate([self.table(c, w, depth) for w in members], axis=1)
-            for c in ("draft_n_accepted", "draft_n")
-        )
-        return stats.ratio(accepted, drafted) if np.nansum(drafted) > 0 else None
+        ratios = []
+        for workload in members:
+            accepted, drafted = (
+                self.table(c, workload, depth) for c in ("draft_n_accepted", "draft_n")
+            )
+            if np.nansum(drafted) == 0:
+                return None
+            ratios.append(stats.ratio(accepted, drafted))
+        return stats.combine(ratios, self.mix(members))
 
     def cells(self) -> list[Cell]:
         """Return all cells that have a speed, the mix last."""
         return [
             self.cell(name, depth)
-            for name, members in self.groups().items()
+            for name in self.groups()
             for depth in self.depths
-            if self.has_speed(members, depth)
+            if self.has_speed(name, depth)
         ]
 
-    def has_speed(self, members: Sequence[str], depth: int) -> bool:
-        """Tell whether every workload of a group has a usable speed at a depth."""
-        return all(not np.isnan(self.table("tok_s", w, depth)).all() for w in members)
+    def has_speed(self, name: str, depth: int) -> bool:
+        """Tell whether every workload of a group has a usable speed at a depth, in one round."""
+        return bool(self._rounds(name, depth).any())
 
-    def mean_tok_s(self, depth: int, scope: str) -> Interval:
+    def all_have_speed(self, *depths: int) -> bool:
+        """Tell whether every workload has a speed at each of some depths."""
+        return all(self.has_speed(w, d) for w in self.workloads for d in depths)
+
+    def _rounds(self, name: str, depth: int) -> npt.NDArray[np.bool_]:
+        """Tell for each round whether all workloads of a group have a speed in it."""
+        tables = [self.table("tok_s", w, depth) for w in self.groups()[name]]
+        there: npt.NDArray[np.bool_] = np.all([~np.isnan(t).all(axis=1) for t in tables], axis=0)
+        return there
+
+    def comparable(self, name: str) -> tuple[int, ...]:
+        """Return the depths that share rounds; those with the fewest are left out first."""
+        there = {d: self._rounds(name, d) for d in self.depths}
+        there = {d: r for d, r in there.items() if r.any()}
+        while there and not np.all(list(there.values()), axis=0).any():
+            there.pop(min(there, key=lambda d: (there[d].sum(), -d)))
+        return tuple(there)
+
+    def mean_tok_s(self, depth: int, scope: str, base: int | None = None) -> Interval:
         """Return the arithmetic mean of tok/s over the workloads, as the note's table has it.
 
-        The interval is that of its logarithm, linearized at the workloads' estimates.
+        With `base`, the ratio of two depths' means. The interval is that of the logarithm,
+        linearized at the workloads' estimates.
         """
-        tables = self.logs("tok_s", self.workloads, depth)
-        speeds = [math.exp(stats.mean([t]).estimate) for t in tables]
-        spread = stats.mean(tables, weights=speeds)
+
+        def parts(d: int) -> tuple[list[Table], list[float]]:
+            tables = self.logs("tok_s", self.workloads, d)
+            return tables, [math.exp(stats.mean([t]).estimate) for t in tables]
+
+        tables, speeds = parts(depth)
         centre = math.log(sum(speeds) / len(speeds))
+        linear = [t * (s / sum(speeds)) for t, s in zip(tables, speeds, strict=True)]
+        if base is not None:
+            others, other_speeds = parts(base)
+            centre -= math.log(sum(other_speeds) / len(other_speeds))
+            linear = [
+                a - b * (s / sum(other_speeds))
+                for a, b, s in zip(linear, others, other_speeds, strict=True)
+            ]
+        spread = stats.mean([t * len(linear) for t in linear])
         return Mean(centre, spread.components).interval(scope).map(_exp)
 
     def verdict(
@@ -126,14 +189,13 @@ class Sweep:
         name: str,
         scope: str = stats.LIKE_THESE,
         tolerance: float = TOLERANCE,
-        weights: Sequence[float] | None = None,
     ) -> Verdict:
-        """Return the verdict for a workload or the mix (equal weights by default)."""
+        """Return the verdict for a workload or the mix, over the rounds that all depths share."""
         members = self.groups()[name]
-        speeds = {
-            d: self.logs("tok_s", members, d) for d in self.depths if self.has_speed(members, d)
-        }
-        return decide(speeds, name, scope, weights, tolerance)
+        depths = self.comparable(name)
+        shared = np.all([self._rounds(name, d) for d in depths], axis=0)
+        speeds = {d: [t[shared] for t in self.logs("tok_s", members, d)] for d in depths}
+        return decide(speeds, name, scope, self.mix(members), tolerance)
 
     def on_shared_tokens(self) -> Sweep | None:
         """Return the sweep over the tokens that all depths decoded alike, or None without any.
@@ -151,30 +213,39 @@ class Sweep:
         chosen = chosen[chosen["round"] > 0]
         if chosen["tok_s"].notna().sum() == 0:
             return None
-        left = tuple(w for w in self.workloads if w in set(chosen["workload"]))
-        return Sweep(self.recorded, chosen, left, self.depths)
+        speedy = set(chosen.loc[chosen["tok_s"].notna(), "workload"])
+        left = tuple(w for w in self.workloads if w in speedy)
+        return replace(self, timed=chosen, workloads=left)
 
     def verdicts(self, tolerance: float = TOLERANCE) -> list[Verdict]:
         """Return the verdicts of every workload and the mix, in both scopes."""
         return [self.verdict(n, s, tolerance) for n in self.groups() for s in stats.SCOPES]
 
 
-def sweep_of(recorded: store.Recorded) -> Sweep:
-    """Make a sweep of stored samples.
+def sweep_of(recorded: store.Recorded, weights: Mapping[str, float] | None = None) -> Sweep:
+    """Make a sweep of stored samples; `weights` are of the workloads in the mix.
 
     Raises
     ------
-    ValueError
+    StoreError
         If no sample of a speed is in it.
     """
     frame = recorded.frame()
     spec = recorded.run.spec
     timed = speculation.timed(frame, spec["temperature"], spec["arm"])
     if timed["tok_s"].notna().sum() == 0:
-        raise ValueError(f"{recorded.path.name} holds no timed sample long enough for a speed")
+        raise StoreError(
+            f"{recorded.path.name} holds no timed sample that is long enough for a speed",
+            f"{len(recorded.samples)} samples",
+            "run the notebook again to measure the rest",
+        )
     return Sweep(
         recorded=recorded,
         timed=timed,
-        workloads=tuple(w for w in WORKLOADS if w in set(timed["workload"])),
+        # A workload whose texts all end early has no speed; the warnings name it.
+        workloads=tuple(
+            w for w in WORKLOADS if w in set(timed.loc[timed["tok_s"].notna(), "workload"])
+        ),
         depths=tuple(sorted(int(d) for d in timed["depth"].unique())),
+        weights=weights or {},
     )

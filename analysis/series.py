@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
-import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,9 +18,13 @@ from typing import Any
 
 import nbformat
 
-from analysis import machine, progress
+from analysis import gallery, machine, model, progress
 from analysis.errors import SpecDepthError, SpecError
 from analysis.folders import machines_folder, project_root
+from analysis.parameters import PageParameters, read
+from analysis.paths import last_part, redacted
+from analysis.report import Sweep, sweep_of
+from analysis.sweep import find
 
 NOTEBOOKS = ("depth_sweep",)
 FRONT_PAGE = "front_page"
@@ -27,10 +32,7 @@ FRONT_PAGE = "front_page"
 _IPC = {"KernelManager": {"transport": "ipc"}}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
-QUICK: Mapping[str, Any] = {"rounds": 3, "prompts": 4, "long_prompts": 2, "lossless_prompts": 1}
-_PATH = re.compile(
-    r"""(?P<q>["'])(?:~|[A-Za-z]:|\.{1,2})?[\\/](?:[^"'\n]*[\\/])?(?P<last>[^"'\n]*)(?P=q)"""
-)
+QUICK: Mapping[str, Any] = {"rounds": 4, "prompts": 4, "long_prompts": 2, "lossless_prompts": 1}
 
 
 class SeriesError(SpecDepthError):
@@ -58,18 +60,26 @@ def source(notebook: str) -> Path:
     return path
 
 
-def check_parameters(notebook: str, parameters: Mapping[str, Any]) -> None:
-    """Raise :class:`SpecError` for a name that the notebook's parameters cell does not have."""
+def page_parameters(notebook: str, parameters: Mapping[str, Any]) -> PageParameters:
+    """Return what a notebook would be made with, its own defaults included.
+
+    Raises
+    ------
+    SpecError
+        For a name that the notebook's parameters cell does not have, or a value that is of no use.
+    """
     import papermill
 
-    known = set(papermill.inspect_notebook(str(source(notebook))))
-    unknown = sorted(set(parameters) - known)
+    listed = papermill.inspect_notebook(str(source(notebook)))
+    unknown = sorted(set(parameters) - set(listed))
     if unknown:
         raise SpecError(
             f"{notebook} has no parameter {', '.join(unknown)}",
             "",
-            f"known are {', '.join(sorted(known))}",
+            f"known are {', '.join(sorted(listed))}",
         )
+    defaults = {name: ast.literal_eval(cell["default"]) for name, cell in listed.items()}
+    return read(defaults | dict(parameters))
 
 
 def run_notebook(
@@ -77,13 +87,13 @@ def run_notebook(
 ) -> Path:
     """Execute a notebook and move the result to `output` when, and only when, it succeeded.
 
-    Paths of this machine are taken out of the result. A failed run leaves its pages beside the
-    target as ``<name>.failed.ipynb`` and raises :class:`SeriesError` with the kernel's error.
+    Paths of this machine are taken out of the result. A failed run leaves its page in a folder
+    ``failed`` beside the target and raises :class:`SeriesError` with the kernel's error.
     """
     import papermill
     from traitlets.config import Config
 
-    check_parameters(notebook, parameters)
+    page_parameters(notebook, parameters)
     output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="specdepth-") as aside:
         draft = Path(aside) / output.name
@@ -91,14 +101,15 @@ def run_notebook(
             try:
                 papermill.execute_notebook(
                     str(source(notebook)), str(draft), dict(parameters), kernel_name="python3",
-                    progress_bar=False, log_output=False, cwd=aside, config=Config(_IPC),
+                    progress_bar=False, log_output=False, cwd=str(Path.cwd()), config=Config(_IPC),
                 )  # fmt: skip
             except papermill.PapermillExecutionError as error:
-                failed = output.with_suffix(".failed.ipynb")
+                failed = output.parent / "failed" / output.name
+                failed.parent.mkdir(exist_ok=True)
                 shutil.move(draft, failed)
                 raise SeriesError(
                     f"{notebook} failed", f"{error.ename}: {error.evalue}",
-                    f"open {failed.name} beside the target",
+                    f"see failed/{failed.name} beside the target",
                 ) from None  # fmt: skip
         text = published(_read(draft), str(parameters.get("machine", "")))
         whole = draft.with_suffix(".published")
@@ -119,7 +130,7 @@ def published(notebook: Any, machine_name: str = "") -> str:
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
         if "injected-parameters" in cell.metadata.get("tags", []):
-            cell.source = _PATH.sub(lambda m: f"{m['q']}{m['last']}{m['q']}", cell.source)
+            cell.source = _without_paths(cell.source)
     made = notebook.metadata.pop("papermill", {})
     notebook.metadata["specdepth"] = {
         "started": str(made.get("start_time", ""))[:19],
@@ -129,6 +140,29 @@ def published(notebook: Any, machine_name: str = "") -> str:
     notebook.metadata.get("language_info", {}).pop("version", None)
     text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
     return text + "\n"
+
+
+def _without_paths(source: str) -> str:
+    """Return injected parameters with every path cut to its last part, as the spec stores them."""
+    lines = source.splitlines()
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+            continue
+        name, value = node.targets[0].id, ast.literal_eval(node.value)
+        if name in ("model", "draft_model", "server"):
+            cut: Any = last_part(str(value))
+        elif name == "server_args":
+            words = shlex.split(value) if isinstance(value, str) else value
+            cut = [redacted(str(word)) for word in words]
+        elif isinstance(value, str):
+            cut = redacted(value)
+        else:
+            continue
+        if cut != value:
+            lines[node.lineno - 1 : node.end_lineno] = [f"{name} = {json.dumps(cut)}"] + [""] * (
+                (node.end_lineno or node.lineno) - node.lineno
+            )
+    return "\n".join(lines)
 
 
 def _read(path: Path) -> Any:
@@ -179,27 +213,42 @@ def run_series(
     notebooks: tuple[str, ...] = NOTEBOOKS,
     *,
     quick: bool = False,
-) -> list[Path]:
-    """Execute notebooks into a machine's folder; a quick run goes to ``<machine>-quick``."""
+) -> tuple[list[Path], Sweep, float]:
+    """Execute notebooks into a machine's folder; a quick run goes to ``<machine>-quick``.
+
+    Returns the pages, the depth sweep as measured, and the tolerance of its verdict.
+    """
     name = machine.facts(machine_name).name
     if quick and not name.endswith("-quick"):
         name += "-quick"
     given = (dict(QUICK) if quick else {}) | dict(parameters) | {"machine": name}
     folder = machines_folder() / name
+    page = page_parameters("depth_sweep", given)
+    _check_model(folder, page)
     pages = [run_notebook(n, given, folder / f"{n}.ipynb", f"{name} {n}") for n in notebooks]
-    _draw(name)
-    return pages
+    sweep = sweep_of(find(folder / "samples", "depth_sweep", page.spec), page.mix)
+    _draw(sweep, page.tolerance, folder / "depth_sweep.png")
+    return pages, sweep, page.tolerance
 
 
-def _draw(machine_name: str) -> None:
+def _check_model(folder: Path, page: PageParameters) -> None:
+    """Refuse to write the page of one model over that of another."""
+    wanted = model.resolve(page.spec.model).name
+    there = {r.run.model["name"] for r in gallery.runs(folder)} - {wanted}
+    if there:
+        raise SeriesError(
+            f"{folder.name} holds results of another model",
+            ", ".join(sorted(there)),
+            f"keep {wanted} in a folder of its own: --machine {folder.name}-NAME",
+        )
+
+
+def _draw(sweep: Sweep, tolerance: float, target: Path) -> None:
     """Save the machine's main figure as a picture, for pages that are not notebooks."""
-    from analysis import figures, gallery, report
+    from analysis import figures
 
-    sweep = report.sweep_of(gallery.machine(machine_name)[0])
-    figure = figures.speed_by_depth(sweep)
-    target = machines_folder() / machine_name / "depth_sweep.png"
     # No version or date inside, so that the same samples give the same file.
-    figure.savefig(target, metadata={"Software": None})
+    figures.speed_by_depth(sweep, tolerance).savefig(target, metadata={"Software": None})
 
 
 def build_book(output: Path | None = None) -> Path:

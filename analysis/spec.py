@@ -14,11 +14,14 @@ from typing import Any
 import yaml
 
 from analysis.errors import SpecError
+from analysis.paths import last_part, redacted
 
 WORKLOADS = ("short", "prose", "code", "long")
 DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
 PREFIX_ARM = "prefix"  # of a sample: a request over the tokens that all depths share
-ARMS = ("natural", "synthetic", "room", "evicted")
+ARMS = ("natural", "synthetic")
+# Fixed beside the temperature, so that builds with other defaults sample alike.
+SAMPLING = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0}
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 MAX_DEPTH = 32
 
@@ -38,14 +41,13 @@ class SweepSpec:
     p_min: float = 0.0  # smallest draft probability at which drafting goes on
     arm: str = "natural"
     synthetic_rates: tuple[float, ...] = ()  # acceptance by position, for arm "synthetic"
-    n_rs_seq: int | None = None  # recurrent-state room; None: the engine's own choice (depth)
     slots: int = 1
     busy_slots: int = 1  # how many requests run at once
     context: int = 20480  # tokens of all slots together, as llama-server's --ctx-size
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
     kv_unified: bool | None = None  # None: the engine's default
-    fit_budget_mib: int | None = None  # device memory to leave free
+    fit_target_mib: int | None = None  # device memory to leave free; None: the engine's default
     threads: int | None = None  # None: the engine's default
     engine: str = "llama-server"
     server: str = ""  # a llama-server binary; "" is SPECDEPTH_SERVER, then the built one
@@ -56,7 +58,7 @@ class SweepSpec:
     long_prompt_tokens: int = 16384
     prompt_format: str = "auto"  # raw, chat, or auto: chat where the model has a chat template
     n_predict: int = 256
-    rounds: int = 5  # launches per depth
+    rounds: int = 6  # launches per depth; an even number balances the order
     temperature: float = 0.6
     seed: int = 20260719
     lossless_prompts: int = 2  # per workload, decoded once per depth at temperature 0; 0 is off
@@ -80,7 +82,7 @@ class SweepSpec:
 
         choose("drafter", DRAFTERS)
         choose("arm", ARMS)
-        choose("engine", ("llama-server", "tracer"))
+        choose("engine", ("llama-server",))
         choose("prompt_format", ("auto", "raw", "chat"))
         choose("cache_type_k", CACHE_TYPES)
         choose("cache_type_v", CACHE_TYPES)
@@ -98,7 +100,7 @@ class SweepSpec:
         lowest = {
             "slots": 1, "busy_slots": 1, "context": 64, "prompts": 1, "long_prompts": 1,
             "long_prompt_tokens": 16, "n_predict": 2, "rounds": 1, "lossless_prompts": 0,
-            "threads": 1, "n_rs_seq": 0, "fit_budget_mib": 0, "seed": 0,
+            "threads": 1, "fit_target_mib": 0, "seed": 0,
         }  # fmt: skip
         for name, low in lowest.items():
             value = getattr(self, name)
@@ -140,25 +142,22 @@ class SweepSpec:
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON-ready values, without the paths of this machine."""
         values = dataclasses.asdict(self)
-        values["model"] = _last_part(self.model)
-        values["draft_model"] = _last_part(self.draft_model)
-        values["server_args"] = [_last_part(a) for a in self.server_args]
+        values["model"] = last_part(self.model)
+        values["draft_model"] = last_part(self.draft_model)
+        values["server_args"] = [redacted(a) for a in self.server_args]
         values["server"] = "own" if self.server else ""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
-    def key(self, model_sha256: str, engine_build: str) -> str:
+    def key(self, **facts: Any) -> str:
         """Return 12 hexadecimal digits that are equal only for runs that may be joined.
 
-        `rounds` is left out: more rounds of the same thing extend a run.
+        `facts` are what the spec only names: checksums of the model files and of the engine, the
+        engine's environment. `rounds` is left out: more rounds of the same thing extend a run.
         """
-        values = self.to_json() | {"model": model_sha256, "server": engine_build}
+        values = self.to_json() | {"server_args": list(self.server_args), "sampling": SAMPLING}
         values.pop("rounds")
-        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(values | {"facts": facts}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _last_part(path: str) -> str:
-    return path.replace("\\", "/").rsplit("/", 1)[-1]
 
 
 def _coerce(name: str, value: Any, wanted: Any) -> Any:

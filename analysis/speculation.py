@@ -56,27 +56,25 @@ def ends_inside_draft(frame: pd.DataFrame) -> pd.Series[bool]:
     return frame["drafts"].notna() & (frame["steps"] < frame["drafts"])
 
 
-def acceptance_rate(draft_n_accepted: float, draft_n: float) -> float | None:
-    """Return accepted / drafted, or None where nothing was drafted."""
-    return None if draft_n == 0 else draft_n_accepted / draft_n
-
-
 def offered_per_position(depth: int, drafts: int, draft_n: int) -> tuple[int, ...]:
-    """Return how many drafts offered each position, from the server's two counters.
+    """Return how many drafts of one request offered each position, from the server's counters.
 
-    Every draft offers all `depth` positions but those shortened near the end of a request; the
-    tokens missing are taken from the deepest positions, as few drafts as possible being short.
-    Where drafts stop early for another reason (`p_min`, n-grams) this is only an estimate, and a
-    tracer is needed.
+    Every draft offers position 1, and all `depth` positions but near the end of the request, where
+    the server drafts no further than the tokens left, so that each draft is shorter than the one
+    before. The missing tokens are given to such a staircase, longest first. Where drafts stop
+    early for another reason (`p_min`, n-grams) this is only an estimate, and a tracer is needed.
     """
-    if depth == 0 or drafts == 0:
-        return (0,) * depth
-    missing = max(depth * drafts - draft_n, 0)
     offered = [drafts] * depth
-    whole, rest = divmod(missing, depth)
-    offered = [max(n - whole, 0) for n in offered]
-    for position in range(depth - rest, depth):
-        offered[position] = max(offered[position] - 1, 0)
+    missing = max(depth * drafts - draft_n, 0)
+    left, step = drafts, depth - 1
+    while missing > 0 and left > 0 and depth > 1:
+        # The drafts that are left must be able to lack the rest.
+        lacking = max(min(step, missing), missing - (left - 1) * (depth - 1))
+        for position in range(depth - lacking, depth):
+            offered[position] -= 1
+        missing -= lacking
+        left -= 1
+        step = step - 1 if step > 1 else depth - 1
     return tuple(offered)
 
 

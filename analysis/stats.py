@@ -12,8 +12,12 @@ With `R` rounds and `P` prompts, the mean over a complete table has the variance
 of the round means and of the prompt means; the first question has the first term alone. The sum
 counts the interaction once too often, so it errs to the wide side, as the pigeonhole bootstrap
 does (Owen, The pigeonhole bootstrap, 2007). Student's t replaces resampling because a bootstrap
-of five launches is too narrow by a third; the degrees of freedom of a sum of variances are
-Satterthwaite's (An approximate distribution of estimates of variance components, 1946).
+of five launches is too narrow by a third.
+
+A bound reaches ``sqrt(sum_i (t_i s_i)^2)`` from the estimate, each term with Student's t of its
+own degrees of freedom (the form of Graybill and Wang, Confidence intervals on nonnegative linear
+combinations of variances, 1980). More variance of any kind then always widens it, which is not so
+with pooled degrees of freedom (Satterthwaite), and the second interval never is the narrower.
 """
 
 from __future__ import annotations
@@ -50,9 +54,10 @@ class Interval:
 class Component:
     """One source of variance of a mean: its variance, degrees of freedom, and unit."""
 
-    variance: float
+    variance: float  # weighted
     freedom: float
     unit: str  # "round" or "prompt"
+    weight: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -62,33 +67,27 @@ class Mean:
     estimate: float
     components: tuple[Component, ...]
 
-    def spread(self, scope: str, rounds_factor: float = 1.0) -> tuple[float, float]:
-        """Return standard error and degrees of freedom; infinite and 1 where a unit is single.
+    def reach(self, scope: str, tail: float, rounds_factor: float = 1.0) -> float:
+        """Return how far a bound that is wrong with probability `tail` lies from the estimate.
 
-        `rounds_factor` tells what they would be with that many times the rounds.
+        Infinite where a unit is single. `rounds_factor` tells what it would be with that many
+        times the rounds, variances staying as they are.
         """
         units = ("round",) if scope == ON_THESE else ("round", "prompt")
-        chosen = [c for c in self.components if c.unit in units]
-        if any(c.freedom < 1 for c in chosen):
-            return math.inf, 1.0
-        scaled = [
-            (c.variance / rounds_factor, (c.freedom + 1) * rounds_factor - 1)
-            if c.unit == "round"
-            else (c.variance, c.freedom)
-            for c in chosen
-        ]
-        total = sum(v for v, _ in scaled)
-        if total == 0:
-            return 0.0, min(f for _, f in scaled)
-        freedom = total**2 / sum(v**2 / f for v, f in scaled)
-        return math.sqrt(total), freedom
+        total = 0.0
+        for c in self.components:
+            if c.unit not in units or c.weight == 0:
+                continue
+            if c.freedom < 1:
+                return math.inf
+            factor = rounds_factor if c.unit == "round" else 1.0
+            freedom = (c.freedom + 1) * factor - 1
+            total += float(scipy_stats.t.ppf(1 - tail, freedom)) ** 2 * c.variance / factor
+        return math.sqrt(total)
 
     def bounds(self, scope: str, tail: float) -> tuple[float, float]:
         """Return lower and upper bound, each wrong with probability `tail`."""
-        error, freedom = self.spread(scope)
-        if math.isinf(error):
-            return -math.inf, math.inf
-        reach = float(scipy_stats.t.ppf(1 - tail, freedom)) * error
+        reach = self.reach(scope, tail)
         return self.estimate - reach, self.estimate + reach
 
     def interval(self, scope: str) -> Interval:
@@ -119,9 +118,7 @@ def mean(tables: Sequence[Table], weights: Sequence[float] | None = None) -> Mea
     by_round = np.sum([w * t.mean(axis=1) for w, t in zip(shares, filled, strict=True)], axis=0)
     parts = [_component(by_round, 1.0, "round")]
     parts += [
-        _component(t.mean(axis=0), float(w), "prompt")
-        for w, t in zip(shares, filled, strict=True)
-        if w > 0
+        _component(t.mean(axis=0), float(w), "prompt") for w, t in zip(shares, filled, strict=True)
     ]
     return Mean(float(by_round.mean()), tuple(parts))
 
@@ -129,7 +126,7 @@ def mean(tables: Sequence[Table], weights: Sequence[float] | None = None) -> Mea
 def _component(values: Table, weight: float, unit: str) -> Component:
     n = len(values)
     variance = float(values.var(ddof=1)) / n if n > 1 else math.inf
-    return Component(weight**2 * variance, n - 1, unit)
+    return Component(weight**2 * variance if weight else 0.0, n - 1, unit, weight)
 
 
 def _filled(table: Table) -> Table:
@@ -161,6 +158,9 @@ def ratio(numerator: Table, denominator: Table) -> Mean:
     ValueError
         If the denominator sums to zero.
     """
+    there = ~np.isnan(denominator)
+    rounds, prompts = there.any(axis=1), there.any(axis=0)
+    numerator, denominator = (t[np.ix_(rounds, prompts)] for t in (numerator, denominator))
     total = float(np.nansum(denominator))
     if total == 0:
         raise ValueError("the denominator sums to zero")
@@ -173,3 +173,15 @@ def ratio(numerator: Table, denominator: Table) -> Mean:
         variance = n / (n - 1) * float((sums**2).sum()) / total**2 if n > 1 else math.inf
         parts.append(Component(variance, n - 1, unit))
     return Mean(value, tuple(parts))
+
+
+def combine(means: Sequence[Mean], weights: Sequence[float]) -> Mean:
+    """Return a weighted mean of means that are independent of each other."""
+    shares = np.asarray(weights, dtype=float) / float(np.sum(weights))
+    parts = [
+        Component(float(w) ** 2 * c.variance, c.freedom, c.unit, float(w))
+        for w, m in zip(shares, means, strict=True)
+        for c in m.components
+    ]
+    estimate = float(sum(w * m.estimate for w, m in zip(shares, means, strict=True)))
+    return Mean(estimate, tuple(parts))

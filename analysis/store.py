@@ -54,7 +54,7 @@ def sample_key(sample: Sample) -> tuple[Any, ...]:
     """Return what makes a request the same request: a rerun neither loses nor repeats one."""
     return (
         sample.arm, sample.depth, sample.round, sample.workload, sample.prompt_id,
-        sample.temperature,
+        sample.temperature, sample.n_predict,
     )  # fmt: skip
 
 
@@ -191,7 +191,7 @@ def check_same(old: Run, new: Run) -> None:
             ("key", old.key, new.key),
             ("processor", old.machine["cpu"], new.machine["cpu"]),
             ("cores", old.machine["cores"], new.machine["cores"]),
-            ("GPUs", _gpu_names(old), _gpu_names(new)),
+            ("GPUs", _gpus(old), _gpus(new)),
         )
         if a != b
     ]
@@ -203,12 +203,12 @@ def check_same(old: Run, new: Run) -> None:
         )
 
 
-def _gpu_names(run: Run) -> list[str]:
-    return [str(gpu["name"]) for gpu in run.machine["gpus"]]
+def _gpus(run: Run) -> list[tuple[Any, ...]]:
+    return [tuple(g.get(k) for k in ("name", "driver", "power_cap_w")) for g in run.machine["gpus"]]
 
 
 def same_spec(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Tell whether a stored run answers a spec: equal in all but a smaller number of rounds."""
+    """Tell whether a stored run is of a spec: equal in all but the number of rounds."""
     apart = {k for k in stored.keys() | wanted.keys() if _lists(stored.get(k)) != wanted.get(k)}
     return apart <= {"rounds"}
 

@@ -28,6 +28,7 @@ def verdict(sweep: Sweep, tolerance: float) -> dict[str, Any]:
         "model": sweep.recorded.run.model["name"],
         "tolerance": tolerance,
         "confidence": stats.CONFIDENCE,
+        "mix": dict(zip(sweep.workloads, sweep.mix(sweep.workloads), strict=True)),
         "recommended": {n: v[stats.LIKE_THESE]["recommended"] for n, v in found.items()},
         "workloads": {
             name: {
@@ -107,3 +108,15 @@ def terminal_tables(sweep: Sweep, tolerance: float) -> list[Any]:
     for depth, row in frame.iterrows():
         speeds.add_row(str(depth), *map(str, row))
     return [answer, speeds]
+
+
+def show(sweep: Sweep, tolerance: float) -> None:
+    """Print a sweep's verdict, speeds and warnings on the terminal."""
+    from rich.console import Console
+
+    console = Console()
+    console.print(f"{sweep.machine}, run {sweep.recorded.run.run}", highlight=False)
+    for table in terminal_tables(sweep, tolerance):
+        console.print(table)
+    for text in checks.warnings(sweep):
+        console.print(f"warning: {text}", style="yellow", highlight=False)

@@ -67,7 +67,11 @@ def measure(
     path = model.resolve(spec.model)
     facts = model.facts(path)
     model.check_drafter(facts, spec.drafter, spec.depths)
-    key = spec.key(facts.sha256, server.label)
+    drafts = model.facts(model.resolve(spec.draft_model)).sha256 if spec.draft_model else ""
+    surroundings = engine_binary.settings()
+    key = spec.key(
+        model=facts.sha256, draft=drafts, engine=server.fingerprint, settings=surroundings
+    )
     file = samples / f"{notebook}-{key}.jsonl"
     bench = Bench(spec, server, path, (), f"{notebook}-{key}", samples / "logs" / key)
     bench = replace(bench, encoded=_encode(bench, facts))
@@ -78,7 +82,13 @@ def measure(
         spec=spec.to_json(),
         machine=here_facts.to_json(),
         model=facts.to_json(),
-        engine={"version": server.version, "build": server.build, "commit": server.commit},
+        engine={
+            "version": server.version,
+            "build": server.build,
+            "commit": server.commit,
+            "fingerprint": server.fingerprint[:16],
+            "settings": surroundings,
+        },
         packages=machine.packages(),
         prompt_facts={e.key: e.facts for e in bench.encoded},
         started=machine.utc_now(),
@@ -99,14 +109,19 @@ def _run_plan(
     bench: Bench, writer: store.Writer, stored: store.Recorded, progress: Progress
 ) -> None:
     spec, done, launches = bench.spec, stored.done(), plan(bench.spec)
+    earlier = len({s.launch for s in stored.samples} | {x.launch for x in stored.launches})
     prefixes: lossless.Prefixes = {}
+    made, total = 0, len(launches)
     try:
-        for number, planned in enumerate(launches):
-            progress.update(number, len(launches), f"depth {planned.depth}")
+        for planned in launches:
+            progress.update(made, total, f"depth {planned.depth}")
             if planned.round > 0 and not prefixes:
                 prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
-            measure_launch(bench, planned, writer, done, prefixes, attempt=len(stored.launches))
-        progress.update(len(launches), len(launches), "done")
+            if measure_launch(bench, planned, writer, done, prefixes, attempt=earlier):
+                made += 1
+            else:
+                total -= 1  # measured by an earlier call
+        progress.update(made, total, "done")
     finally:
         progress.close()
 

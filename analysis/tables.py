@@ -56,7 +56,7 @@ def depth_sweep(sweep: Sweep, scope: str = ON_THESE) -> pd.DataFrame:
         row = {
             workload: interval(sweep.cell(workload, depth).interval("tok_s", scope))
             for workload in sweep.workloads
-            if sweep.has_speed([workload], depth)
+            if sweep.has_speed(workload, depth)
         }
         if len(row) == len(sweep.workloads):
             row["mean"] = interval(sweep.mean_tok_s(depth, scope))
@@ -64,18 +64,15 @@ def depth_sweep(sweep: Sweep, scope: str = ON_THESE) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").fillna("–").rename_axis("depth")
 
 
-def against_note(sweep: Sweep) -> pd.DataFrame:
-    """Return mean speed relative to depth 2, this machine's and the note's, side by side."""
+def against_note(sweep: Sweep, scope: str = ON_THESE) -> pd.DataFrame:
+    """Return mean speed relative to depth 2, this machine's with its interval beside the note's."""
     printed = note()["mean"]
     rows = {}
-    if 2 not in sweep.depths:
-        return pd.DataFrame()
-    base = sweep.mean_tok_s(2, ON_THESE).estimate
     for depth in sweep.depths:
-        rows[depth] = {
-            "this machine": f"{sweep.mean_tok_s(depth, ON_THESE).estimate / base:.2f}",
-            "the note": f"{printed[depth] / printed[2]:.2f}" if depth in printed.index else "–",
-        }
+        if sweep.all_have_speed(2, depth):
+            quoted = f"{printed[depth] / printed[2]:.2f}" if depth in printed.index else "–"
+            ours = Interval(1, 1, 1) if depth == 2 else sweep.mean_tok_s(depth, scope, base=2)
+            rows[depth] = {"this machine": interval(ours), "the note": quoted}
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
 
 
@@ -174,24 +171,23 @@ def provenance(sweep: Sweep) -> pd.DataFrame:
 def sentence(sweep: Sweep, found: Verdict) -> str:
     """Return a verdict as one sentence."""
     where = "the mix of all workloads" if found.workload == MIX else f"{found.workload} work"
+    start = f"For {where} on {sweep.machine}, {found.scope}: "
     if found.recommended is None:
         more = (
             f"about {found.further_rounds} further rounds would likely settle it"
             if found.further_rounds
             else "more rounds alone would not settle it, more prompts may"
         )
-        return (
-            f"For {where} on {sweep.machine}, {found.scope}: undecided between depths "
-            f"{listed(found.candidates)}; {more}."
-        )
+        if found.rounds < 2:
+            more = "one round has no interval, at least a second is needed"
+        return f"{start}undecided between depths {listed(found.candidates)}; {more}."
     gain = ""
-    if found.recommended != 0 and 0 in sweep.depths:
-        cells = [sweep.cell(found.workload, d).log_tok_s.estimate for d in (found.recommended, 0)]
-        gain = f", {math.exp(cells[0] - cells[1]):.2f} times the speed without drafting"
-    return (
-        f"For {where} on {sweep.machine}, {found.scope}: use depth {found.recommended}{gain}; it "
-        f"gives up at most {max(found.regret_high or 0, 0):.1%} against the best depth (95% bound)."
-    )
+    if found.recommended != 0:
+        times = sweep.relative("tok_s", found.workload, found.recommended, 0, found.scope)
+        gain = f", {interval(times)} times the speed without drafting" if times else ""
+    lost = max(found.regret_high or 0, 0)
+    regret = f"it gives up at most {lost:.1%}" if lost > 0.0005 else "no other depth is faster"
+    return f"{start}use depth {found.recommended}{gain}; {regret} (95% bound)."
 
 
 def answers(sweeps: list[Sweep]) -> str:
@@ -209,7 +205,8 @@ def answers(sweeps: list[Sweep]) -> str:
 
 def machines_against_note(sweeps: list[Sweep]) -> pd.DataFrame:
     """Return mean speed relative to depth 2 by depth: the note, then a column a machine."""
-    columns = {s.machine: against_note(s) for s in sweeps if 2 in s.depths}
+    columns = {s.machine: against_note(s) for s in sweeps}
+    columns = {name: table for name, table in columns.items() if not table.empty}
     if not columns:
         return pd.DataFrame()
     joined = pd.DataFrame({name: table["this machine"] for name, table in columns.items()})

@@ -10,8 +10,8 @@ with paired log ratios by round and prompt.
 - From the shallowest depth on, depths that are too slow are passed over; the first that is not
   decides: it is the answer if it is good enough, and else the answer is `undecided`.
 
-Wider intervals can turn an answer into `undecided`; they can never turn it into a shallower
-depth, since a depth passed over had its estimate below the tolerance.
+More noise of any kind widens all bounds. It can turn an answer into `undecided` and into nothing
+else: a depth passed over had its estimate below the tolerance, so it can not become the answer.
 
 The confidence set of best depths holds every depth that no other one beats, by the same bounds
 with tolerance 1: multiple comparisons with the best (Hsu, Multiple Comparisons, 1996), with
@@ -23,8 +23,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from scipy import stats as scipy_stats
 
 from analysis import stats
 from analysis.stats import Mean, Table
@@ -59,6 +57,7 @@ class Verdict:
     regret: float | None  # share of speed that the answer gives up against the best depth
     regret_high: float | None  # its upper 95% bound
     further_rounds: int | None  # that would likely settle it; None: settled, or not by rounds
+    rounds: int  # that the verdict rests on
     ratios: tuple[DepthRatio, ...]
 
     @property
@@ -80,7 +79,8 @@ def decide(
     ----------
     log_speed
         For each depth, one table of rounds x prompts for each workload of the mix: the natural
-        logarithm of tok/s, NaN where missing. Rows and columns mean the same at every depth.
+        logarithm of tok/s, NaN where missing. Rows and columns mean the same at every depth, and
+        all depths share at least one round.
     weights
         Of the workloads in the mix; equal by default.
 
@@ -102,6 +102,7 @@ def decide(
         for j in depths
         if d != j
     }
+    rounds = _rounds(next(iter(pairs.values()))) if pairs else log_speed[depths[0]][0].shape[0]
     ratios = tuple(_ratio(d, depths, pairs, scope) for d in depths)
     fastest = max(ratios, key=lambda r: (r.ratio, -r.depth)).depth
     contenders = [r for r in ratios if r.high >= tolerance]
@@ -120,6 +121,7 @@ def decide(
         further_rounds=None
         if decided
         else _further_rounds(first.depth, depths, pairs, scope, tolerance),
+        rounds=rounds,
         ratios=ratios,
     )
 
@@ -152,6 +154,10 @@ def _ratio(
     )
 
 
+def _rounds(mean: Mean) -> int:
+    return int(next(c.freedom for c in mean.components if c.unit == "round")) + 1
+
+
 def _further_rounds(
     depth: int,
     depths: list[int],
@@ -167,14 +173,13 @@ def _further_rounds(
     others = [pairs[depth, j] for j in depths if j != depth]
     goal = math.log(tolerance)
     passing = all(m.estimate >= goal for m in others)
-    rounds = int(next(c.freedom for c in others[0].components if c.unit == "round")) + 1
+    rounds = _rounds(others[0])
     if rounds < 2:
-        return 1
+        return 1  # the least that can tell anything
     tail = TAIL if passing else TAIL / len(others)
 
     def settled(mean: Mean, factor: float) -> bool:
-        error, freedom = mean.spread(scope, factor)
-        return abs(mean.estimate - goal) >= error * float(scipy_stats.t.ppf(1 - tail, freedom))
+        return abs(mean.estimate - goal) >= mean.reach(scope, tail, factor)
 
     for further in range(1, MOST_ROUNDS + 1):
         factor = (rounds + further) / rounds

@@ -17,11 +17,12 @@ from analysis.store import Recorded
 
 SAMPLE = Sample(
     run="r", launch="l", round=0, order=1, arm="natural", drafter="mtp", depth=2,
-    workload="short", prompt_id="01", seed=1, temperature=0.6, warm_up=False, prompt_n=10,
-    prompt_ms=5.0, predicted_n=101, predicted_ms=100.0, draft_n=80, draft_n_accepted=40, drafts=40,
-    accepted_per_position=(30, 10), steps=60, tokens=(1, 2, 3), stop="limit", client_ms=106.0,
-    layers_on_device=None, peak_device_mib=None, clock_before_mhz=None, clock_after_mhz=None,
-    load_before=0.0, load_after=0.0, others_cpu=0.0, started="2026-01-01T00:00:00Z",
+    workload="short", prompt_id="01", seed=1, temperature=0.6, n_predict=101, warm_up=False,
+    prompt_n=10, prompt_ms=5.0, predicted_n=101, predicted_ms=100.0, draft_n=80,
+    draft_n_accepted=40, drafts=40, accepted_per_position=(30, 10), steps=60, tokens=(1, 2, 3),
+    stop="limit", client_ms=106.0, layers_on_device=None, peak_device_mib=None,
+    clock_before_mhz=None, clock_after_mhz=None, load_before=0.0, load_after=0.0, others_cpu=0.0,
+    started="2026-01-01T00:00:00Z",
 )  # fmt: skip
 
 

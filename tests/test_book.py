@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from analysis import gallery, report, series, store
+from analysis import gallery, model, report, series, store
 from analysis.errors import SpecError
 from analysis.series import SeriesError
 
@@ -78,7 +78,8 @@ def test_nothing_of_this_machine_is_in_the_page(executed: Path, machines: Path) 
 def test_paths_in_parameters_are_published_as_names() -> None:
     cell = nbformat.v4.new_code_cell(  # type: ignore[no-untyped-call]
         'model = "/srv/my models/x.gguf"\nmachine = "m"\ndepths = [0, 1]\n'
-        'server = "../bin/llama-server"'
+        'server = "../bin/llama-server"\n'
+        'server_args = "-ngl 99 --chat-template-file /home/me/t.jinja"'
     )
     cell.metadata["tags"] = ["injected-parameters"]
     text = series.published(nbformat.v4.new_notebook(cells=[cell]))  # type: ignore[no-untyped-call]
@@ -140,7 +141,30 @@ def test_a_failed_run_does_not_touch_the_published_page(tmp_path: Path) -> None:
     with pytest.raises(SeriesError, match="depth_sweep failed"):
         series.run_notebook("depth_sweep", TINY | {"server": "/bin/false"}, target)
     assert target.read_text() == "published"
-    assert (tmp_path / "depth_sweep.failed.ipynb").is_file()
+    assert (tmp_path / "failed" / "depth_sweep.ipynb").is_file()
+
+
+def test_a_folder_keeps_to_one_model(
+    executed: Path, machines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del executed
+    monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
+    other = tmp_path / "other.gguf"
+    other.symlink_to(model.embedded_path())
+    with pytest.raises(
+        SeriesError, match=r"tiny-box holds results of another model.*tiny-box-NAME"
+    ):
+        series.run_series(TINY | {"model": str(other)}, "tiny-box")
+
+
+def test_the_series_writes_page_figure_and_verdict(
+    executed: Path, machines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
+    pages, sweep, tolerance = series.run_series(TINY | {"tolerance": 0.9}, "tiny-box")
+    assert pages == [executed]
+    assert (sweep.machine, tolerance) == ("tiny-box", 0.9)
+    assert (executed.parent / "depth_sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
 def specdepth(*words: str, machines: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -159,7 +183,8 @@ def test_the_verdict_command_says_what_the_samples_say(executed: Path, machines:
     said = json.loads(done.stdout)
     sweep = report.sweep_of(store.read(next(executed.parent.glob("samples/*.jsonl"))))
     for name, depth in said["recommended"].items():
-        assert depth == (sweep.verdict(name).recommended or 0) or depth == "undecided"
+        found = sweep.verdict(name).recommended
+        assert depth == ("undecided" if found is None else found)
         for cell in said["workloads"][name]["depths"]:
             parts = cell["tokens_per_step"]["estimate"] / cell["step_ms"]["estimate"]
             assert cell["tok_s"]["estimate"] == pytest.approx(1e3 * parts)

@@ -54,7 +54,7 @@ def test_depth_zero_drafts_nothing(server_binary: binary.ServerBinary) -> None:
 
 def test_an_older_server_gets_its_own_names(tmp_path: Path) -> None:
     probed = binary.probe(program(tmp_path, OLD_HELP))
-    assert (probed.build, probed.commit, probed.label) == (9200, "abc1234", "b9200-abc1234")
+    assert (probed.build, probed.commit) == (9200, "abc1234")
     line = words(probed, SweepSpec(), 3)
     assert "--spec-type mtp" in line
     assert "--draft-max 3 --draft-p-min 0.0" in line
@@ -83,11 +83,6 @@ def test_own_flags_pass_through_last(server_binary: binary.ServerBinary) -> None
     assert line.endswith("-ngl 99")
 
 
-def test_memory_and_drafts_apart_need_the_tracer(server_binary: binary.ServerBinary) -> None:
-    with pytest.raises(EngineError, match="tracer"):
-        words(server_binary, SweepSpec(arm="room"), 1)
-
-
 def test_synthetic_acceptance_gets_one_value_a_position(server_binary: binary.ServerBinary) -> None:
     spec = SweepSpec(arm="synthetic", synthetic_rates=(0.8, 0.6, 0.5, 0.4, 0.3))
     assert "--spec-synth-rates 0.8,0.6" in words(server_binary, spec, 2)
@@ -111,3 +106,21 @@ def test_the_built_server_is_the_pinned_commit(server_binary: binary.ServerBinar
 def test_commands_are_recorded_without_paths() -> None:
     line = without_paths(("/opt/x/llama-server", "--model", "/home/me/m.gguf", "--port", "4242"))
     assert line == "llama-server --model m.gguf --port PORT"
+
+
+def test_builds_of_one_commit_have_their_own_fingerprints(tmp_path: Path) -> None:
+    prints = set()
+    for name, content in (("cpu", b"a"), ("cuda", b"b")):
+        folder = tmp_path / name / "bin"
+        folder.mkdir(parents=True)
+        (folder.parent / "lib").mkdir()
+        (folder.parent / "lib" / "libggml.so").write_bytes(content)
+        prints.add(binary.probe(program(folder, OLD_HELP)).fingerprint)
+    assert len(prints) == 2
+
+
+def test_flags_in_the_environment_do_not_reach_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_ARG_N_PARALLEL", "7")
+    monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "1")
+    assert "LLAMA_ARG_N_PARALLEL" not in binary.environment()
+    assert binary.settings()["GGML_VK_VISIBLE_DEVICES"] == "1"  # this one passes, and is recorded

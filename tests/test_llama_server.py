@@ -72,7 +72,9 @@ def test_two_requests_add_up_in_the_counters(running: LlamaServer) -> None:
         assert counted.draft_n_accepted == timings["draft_n_accepted"]
         assert counted.per_position is not None
         assert sum(counted.per_position) == counted.draft_n_accepted
-        assert counted.drafts == 47 - timings["draft_n_accepted"] or counted.drafts is not None
+        steps = 47 - timings["draft_n_accepted"]
+        assert counted.drafts is not None
+        assert steps - 1 <= counted.drafts <= steps  # the very last step may draft nothing
     assert answers[0]["tokens"] == answers[1]["tokens"]
 
 

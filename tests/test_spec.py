@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from analysis import parameters
 from analysis.errors import SpecError
+from analysis.paths import redacted
 from analysis.spec import SweepSpec
 
 
@@ -72,13 +73,44 @@ def test_a_unified_cache_gives_each_slot_the_whole_context() -> None:
     assert SweepSpec(slots=4, kv_unified=True).slot_context == 20480
 
 
-def test_key_ignores_rounds_and_paths_but_nothing_else() -> None:
+def test_key_ignores_rounds_and_folders_but_nothing_else() -> None:
     base = SweepSpec(model="/a/m.gguf", server="/x/llama-server")
     same = SweepSpec(model="/b/m.gguf", server="/y/llama-server", rounds=9)
-    assert base.key("sha", "b1") == same.key("sha", "b1")
-    assert base.key("sha", "b1") != base.key("other", "b1")
-    assert base.key("sha", "b1") != base.key("sha", "b2")
-    assert base.key("sha", "b1") != SweepSpec(temperature=0.7).key("sha", "b1")
+    facts = {"model": "sha", "engine": "b1"}
+    assert base.key(**facts) == same.key(**facts)
+    assert base.key(**facts) != base.key(model="other", engine="b1")
+    assert base.key(**facts) != base.key(model="sha", engine="b2")
+    assert base.key(**facts) != SweepSpec(temperature=0.7).key(**facts)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (r"-ot blk\.1\.ffn=CPU", r"-ot blk\.2\.ffn=CPU"),
+        ("--lora=/a/x", "--lora=/b/x"),
+        ("--lora /a/x", "--lora /b/x"),
+    ],
+)
+def test_runs_with_other_flags_are_other_runs(one: str, other: str) -> None:
+    a, b = (SweepSpec(server_args=tuple(x.split())) for x in (one, other))
+    assert a.key() != b.key()
+
+
+@pytest.mark.parametrize(
+    ("word", "stored"),
+    [
+        ("/home/me/t.jinja", "t.jinja"),
+        ("--lora=/home/me/b", "--lora=b"),
+        ("~/x/y", "y"),
+        (r"C:\Users\me\x.gguf", "x.gguf"),
+        (r"blk\.1\.ffn=CPU", r"blk\.1\.ffn=CPU"),
+        ("0.5/1", "0.5/1"),
+        ("-ngl", "-ngl"),
+    ],
+)
+def test_only_folders_are_taken_out_of_flags(word: str, stored: str) -> None:
+    assert redacted(word) == stored
+    assert redacted(stored) == stored
 
 
 def test_no_path_reaches_the_stored_spec() -> None:
@@ -113,3 +145,17 @@ def test_notebook_parameters_become_a_page() -> None:
 def test_a_tolerance_outside_zero_to_one_is_refused(tolerance: Any) -> None:
     with pytest.raises(SpecError, match="tolerance"):
         parameters.read({"tolerance": tolerance})
+
+
+@pytest.mark.parametrize(
+    ("given_mix", "read"),
+    [("", {}), ("short=2, code=1", {"short": 2.0, "code": 1.0}), ({"long": 3}, {"long": 3.0})],
+)
+def test_a_mix_is_read(given_mix: Any, read: dict[str, float]) -> None:
+    assert parameters.read({"mix": given_mix}).mix == read
+
+
+@pytest.mark.parametrize("bad", ["poetry=1", "short=0", "short=x", "short", {"code": -1}])
+def test_a_mix_of_nonsense_is_refused(bad: Any) -> None:
+    with pytest.raises(SpecError, match="`mix` must give weights above zero"):
+        parameters.read({"mix": bad})

@@ -46,11 +46,6 @@ def test_a_text_that_ends_inside_a_draft_is_flagged(sample: Sample) -> None:
     assert list(speculation.ends_inside_draft(frame(sample, cut))) == [False, True]
 
 
-def test_acceptance_is_none_when_nothing_was_drafted() -> None:
-    assert speculation.acceptance_rate(0, 0) is None
-    assert speculation.acceptance_rate(3, 4) == 0.75
-
-
 def test_acceptance_by_position_is_given_that_the_position_was_offered(sample: Sample) -> None:
     """40 drafts of 2, one of them shortened: 79 drafted, position 2 offered 39 times."""
     one = dataclasses.replace(sample, drafts=40, draft_n=79, accepted_per_position=(30, 13))
@@ -66,13 +61,18 @@ def test_positions_are_missing_where_the_server_counts_none(sample: Sample) -> N
     ).empty
 
 
+def test_the_drafts_at_the_end_are_each_shorter_than_the_one_before() -> None:
+    assert speculation.offered_per_position(5, 40, 190) == (40, 39, 38, 37, 36)
+    assert speculation.offered_per_position(2, 40, 79) == (40, 39)
+
+
 @given(st.integers(1, 8), st.integers(0, 500), st.data())
 def test_offers_add_up_to_what_was_drafted(depth: int, drafts: int, data: st.DataObject) -> None:
     draft_n = data.draw(st.integers(drafts, depth * drafts))
     offered = speculation.offered_per_position(depth, drafts, draft_n)
     assert sum(offered) == draft_n
     assert list(offered) == sorted(offered, reverse=True)
-    assert max(offered, default=0) <= drafts
+    assert offered[0] == drafts
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ def test_launches_are_shared_by_the_workloads_of_a_mix() -> None:
     a = drift + np.zeros((2, 2))
     cancelling = stats.mean([a, -a])
     adding = stats.mean([a, a])
-    assert cancelling.spread(ON_THESE)[0] == 0
-    assert adding.spread(ON_THESE)[0] == pytest.approx(1.0)
+    assert cancelling.reach(ON_THESE, 0.05) == 0
+    assert adding.reach(ON_THESE, 0.05) == pytest.approx(scipy_stats.t.ppf(0.95, 1))
 
 
 def test_a_missing_cell_is_filled_from_its_round_and_prompt() -> None:
@@ -68,8 +68,9 @@ def test_acceptance_is_a_ratio_of_sums() -> None:
     accepted, drafted = np.array([[1.0, 9.0]] * 2), np.array([[10.0, 10.0]] * 2)
     found = stats.ratio(accepted, drafted)
     assert found.estimate == pytest.approx(0.5)
-    assert found.spread(ON_THESE)[0] == 0  # greedy acceptance has no launch noise
-    assert found.spread(LIKE_THESE)[0] == pytest.approx(math.sqrt(2 / 1 * 2 * (8.0**2) / 40**2))
+    assert found.reach(ON_THESE, 0.05) == 0  # greedy acceptance has no launch noise
+    error = math.sqrt(2 / 1 * 2 * (8.0**2) / 40**2)
+    assert found.reach(LIKE_THESE, 0.05) == pytest.approx(scipy_stats.t.ppf(0.95, 1) * error)
 
 
 def test_the_intervals_cover_at_the_stated_rate() -> None:
@@ -104,8 +105,32 @@ def test_treating_steps_as_independent_would_cover_too_rarely() -> None:
     assert naive / trials < 0.75
 
 
-@given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 2**32 - 1))
-def test_the_interval_for_other_prompts_is_never_the_narrower(r: int, p: int, seed: int) -> None:
-    table = np.random.default_rng(seed).normal(size=(r, p))
-    first, second = (stats.mean([table]).spread(s)[0] for s in (ON_THESE, LIKE_THESE))
-    assert second >= first
+@given(
+    st.integers(2, 6), st.integers(2, 8), st.floats(0, 1), st.floats(0, 1), st.floats(1, 10),
+    st.sampled_from([0.05, 0.025, 0.01]), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_more_noise_of_either_kind_widens_every_bound(
+    rounds: int, prompts: int, launch: float, prompt: float, more: float, tail: float, seed: int
+) -> None:
+    random = np.random.default_rng(seed)
+    by_round, by_prompt = random.normal(size=(rounds, 1)), random.normal(size=prompts)
+
+    def reach(a: float, b: float, scope: str) -> float:
+        return stats.mean([a * by_round + b * by_prompt]).reach(scope, tail)
+
+    base = reach(launch, prompt, LIKE_THESE)
+    assert reach(launch * more, prompt, LIKE_THESE) >= base - 1e-12
+    assert reach(launch, prompt * more, LIKE_THESE) >= base - 1e-12
+    assert base >= reach(launch, prompt, ON_THESE) - 1e-12
+
+
+def test_rounds_without_samples_are_no_units_of_a_ratio() -> None:
+    accepted = np.array([[1.0, 9.0], [np.nan, np.nan], [np.nan, np.nan]])
+    found = stats.ratio(accepted, accepted * 0 + 10)
+    assert found.interval(ON_THESE).high == math.inf
+
+
+def test_a_mix_of_ratios_weighs_workloads_not_drafts() -> None:
+    few, many = (stats.ratio(np.full((2, 2), r * n), np.full((2, 2), n)) for r, n in
+                 ((0.2, 10.0), (0.8, 1000.0)))  # fmt: skip
+    assert stats.combine([few, many], [1, 1]).estimate == pytest.approx(0.5)

@@ -15,8 +15,8 @@ import pytest
 from analysis import report, store, sweep
 from analysis.engines import binary
 from analysis.errors import EngineError, ModelError, StoreError
-from analysis.launch import Bench, requests
 from analysis.prompts import Encoded, Prompt
+from analysis.request import groups, requests
 from analysis.spec import SweepSpec
 
 TINY = SweepSpec(
@@ -56,13 +56,23 @@ def test_rounds_alternate_so_that_drift_falls_on_all_depths() -> None:
 
 def test_every_launch_makes_the_same_requests_after_one_warm_up() -> None:
     encoded = tuple(Encoded(Prompt(w, i, ""), (1, 2), {}) for w in ("short", "code") for i in "ab")
-    bench = Bench(TINY, binary.probe(), Path("m.gguf"), encoded, "run", Path("logs"))
-    first, later = requests(bench, 0, {}), requests(bench, 1, {})
+    first, later = requests(TINY, encoded, 0, {}), requests(TINY, encoded, 1, {})
     assert [r.warm_up for r in later] == [True, False, False, False, False]
     assert [r.temperature for r in first[5:]] == [0.0, 0.0]
     assert first[:5] == later
     shared = {("short", "a"): 40, ("code", "a"): 5, ("long", "a"): 40}
-    assert [(r.arm, r.n_predict) for r in requests(bench, 1, shared)[5:]] == [("prefix", 40)]
+    assert [(r.arm, r.n_predict) for r in requests(TINY, encoded, 1, shared)[5:]] == [
+        ("prefix", 40)
+    ]
+
+
+def test_requests_side_by_side_have_the_same_company_in_every_round() -> None:
+    encoded = tuple(Encoded(Prompt(w, i, ""), (1,), {}) for w in ("short", "code") for i in "abc")
+    found = [groups(requests(TINY, encoded, r, {}), 2) for r in (0, 1)]
+    names = [[r.encoded.prompt.prompt_id for r in g] for g in found[1]]
+    assert names == [["a"], ["a", "b"], ["c", "a"], ["a", "b"], ["c", "a"]]
+    assert found[0][: len(found[1])] == found[1]
+    assert all(len({r.kind for r in group}) == 1 for group in found[0])
 
 
 def test_a_real_sweep_has_every_request_once(measured: store.Recorded) -> None:
@@ -215,6 +225,50 @@ def test_other_drafters_start_and_decode(tmp_path: Path, drafter: str) -> None:
     )
     recorded = measure(tmp_path, spec)
     assert {s.depth for s in recorded.samples if s.error is None} == {0, 3}
+
+
+def test_an_interrupted_pair_is_measured_again_as_a_pair(tmp_path: Path) -> None:
+    spec = dataclasses.replace(
+        TINY, slots=2, busy_slots=2, context=2048, rounds=1, depths=(0,), workloads=("short",),
+        lossless_prompts=0,
+    )  # fmt: skip
+    path = measure(tmp_path, spec).path
+    lines = path.read_bytes().splitlines(keepends=True)
+    second = max(i for i, x in enumerate(lines) if b'"kind":"sample"' in x)
+    path.write_bytes(b"".join(lines[:second]))
+    again = measure(tmp_path, spec)
+    timed = [s for s in again.samples if not s.warm_up]
+    assert sorted(s.prompt_id for s in timed) == ["01", "02"]
+    assert timed[0].launch != timed[1].launch
+    log = (path.parent / "logs" / again.run.key / f"{timed[1].launch}.log").read_text()
+    assert log.count("slot print_timing") >= 3 or log.count("eval time") >= 3
+
+
+def test_an_interrupt_does_not_wait_for_the_running_request(tmp_path: Path) -> None:
+    """SIGINT in the middle of a long request: the process ends soon, and no server is left."""
+    code = f"""
+import dataclasses
+from pathlib import Path
+from tests.test_sweep import TINY, measure
+spec = dataclasses.replace(TINY, n_predict=60000, context=65536, depths=(0,), prompts=1,
+                           workloads=("short",), temperature=1.0,
+                           server_args=("--ignore-eos",))
+measure(Path({str(tmp_path)!r}), spec)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 60
+    logs: list[Path] = []
+    while time.monotonic() < deadline and not logs:
+        logs = [p for p in tmp_path.rglob("r0-*.log") if "launch_slot" in p.read_text()]
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children()
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    process.communicate(timeout=60)
+    assert time.monotonic() - began < 15
+    assert process.returncode != 0
+    assert children
+    assert not any(c.is_running() for c in children)
 
 
 def test_a_path_with_spaces_and_accents(embedded: Path, tmp_path: Path) -> None:

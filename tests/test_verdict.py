@@ -15,14 +15,19 @@ Make = Callable[..., Recorded]
 NOTE = {2: 51.2, 3: 31.0, 4: 22.8, 5: 17.3}
 
 
-def tables(speeds: dict[int, float], noise: float, seed: int = 0) -> dict[int, list[Table]]:
-    """Return log speeds with exactly these means and launch noise of exactly this size."""
+def tables(
+    speeds: dict[int, float], noise: float, seed: int = 0, more: float = 1,
+    launches_only: bool = True,
+) -> dict[int, list[Table]]:  # fmt: skip
+    """Return log speeds with exactly these means; noise of launches, or of prompts, `more`-fold."""
     random = np.random.default_rng(seed)
     found = {}
     for depth, speed in speeds.items():
-        z = random.normal(size=(5, 8))
-        z = (z - z.mean()) / max(z.mean(axis=1).std(ddof=1), 1e-9)
-        found[depth] = [math.log(speed) + noise * z]
+        launch, prompt = random.normal(size=(5, 1)), random.normal(size=(1, 8))
+        launch = (launch - launch.mean()) / launch.std(ddof=1)
+        prompt = (prompt - prompt.mean()) / prompt.std(ddof=1)
+        sizes = (more, 1) if launches_only else (1, more)
+        found[depth] = [math.log(speed) + noise * (sizes[0] * launch + sizes[1] * prompt)]
     return found
 
 
@@ -61,30 +66,35 @@ def test_noise_makes_it_undecided_and_says_what_would_help() -> None:
     st.dictionaries(st.integers(0, 6), st.floats(10, 100), min_size=2, max_size=6),
     st.floats(0.001, 0.05),
     st.floats(1.5, 20),
+    st.booleans(),
     st.integers(0, 1000),
 )
-def test_noisier_data_never_get_a_shallower_answer(
-    speeds: dict[int, float], noise: float, more: float, seed: int
+def test_noisier_data_get_the_same_answer_or_undecided(
+    speeds: dict[int, float], noise: float, more: float, launches_only: bool, seed: int
 ) -> None:
     quiet = verdict.decide(tables(speeds, noise, seed), "short")
-    loud = verdict.decide(tables(speeds, noise * more, seed), "short")
+    loud = verdict.decide(tables(speeds, noise, seed, more, launches_only), "short")
     if loud.recommended is not None:
         assert quiet.recommended == loud.recommended
     assert set(quiet.confidence_set) <= set(loud.confidence_set)
 
 
-def test_a_wrong_depth_is_recommended_in_at_most_five_percent() -> None:
-    """Depth 1 truly loses 5%: it must hardly ever be called good enough."""
+@pytest.mark.parametrize("scope", [ON_THESE, LIKE_THESE])
+def test_a_depth_at_the_tolerance_is_called_good_enough_in_at_most_five_percent(scope: str) -> None:
+    """Depth 1 loses exactly what is tolerated: the hardest case of the stated error rate."""
     random = np.random.default_rng(3)
-    wrong = 0
-    trials = 800
+    wrong, trials = 0, 1500
     for _ in range(trials):
+        by_prompt = {d: random.normal(0, 0.02, 8) for d in (0, 1, 2)}
+        if scope == ON_THESE:
+            by_prompt = {d: x - x.mean() for d, x in by_prompt.items()}
         speeds = {
-            d: [math.log(s) + random.normal(0, 0.03, (5, 1)) + random.normal(0, 0.02, (5, 8))]
-            for d, s in {0: 50.0, 1: 95.0, 2: 100.0}.items()
+            d: [math.log(s) + random.normal(0, 0.01, (6, 1)) + by_prompt[d]]
+            for d, s in {0: 50.0, 1: 97.0, 2: 100.0}.items()
         }
-        wrong += verdict.decide(speeds, "short", ON_THESE).recommended == 1
-    assert wrong / trials <= 0.05
+        wrong += verdict.decide(speeds, "short", scope).recommended == 1
+    assert wrong / trials <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
+    assert wrong > 0  # the rule is not simply mute
 
 
 def test_further_rounds_are_enough_when_they_are_made() -> None:
@@ -114,7 +124,7 @@ def test_prompts_that_differ_too_much_are_not_cured_by_rounds() -> None:
 def test_one_launch_a_depth_decides_nothing() -> None:
     speeds = {d: [np.full((1, 8), math.log(s))] for d, s in {0: 50.0, 1: 100.0}.items()}
     found = verdict.decide(speeds, "short", ON_THESE)
-    assert (found.recommended, found.further_rounds) == (None, 1)
+    assert (found.recommended, found.rounds) == (None, 1)
 
 
 def test_a_single_depth_is_its_own_best() -> None:
@@ -166,6 +176,22 @@ def test_a_failed_depth_is_left_out_and_named(make_recorded: Make) -> None:
     assert any("Depth 5" in w and "out of memory" in w for w in checks.warnings(sweep))
 
 
+def test_a_workload_of_early_ends_is_left_out_and_named(make_recorded: Make) -> None:
+    import dataclasses
+
+    from analysis import checks
+
+    recorded = make_recorded({0: 10.0, 1: 20.0}, workloads=("short", "code"))
+    brief = tuple(
+        dataclasses.replace(s, predicted_n=9, steps=8, stop="eos") if s.workload == "short" else s
+        for s in recorded.samples
+    )
+    sweep = report.sweep_of(dataclasses.replace(recorded, samples=brief))
+    assert sweep.workloads == ("code",)
+    assert list(sweep.groups()) == ["code"]
+    assert any("short has no speed at all" in w for w in checks.warnings(sweep))
+
+
 def test_speeds_over_shared_tokens_leave_out_what_is_not_shared(make_recorded: Make) -> None:
     """Depth 1 parts on prompt 00: its own request over the shared tokens counts instead."""
     import dataclasses
@@ -187,3 +213,67 @@ def test_speeds_over_shared_tokens_leave_out_what_is_not_shared(make_recorded: M
     assert shared.cell("short", 1).interval("tok_s", ON_THESE).estimate == pytest.approx(100.0)  # type: ignore[union-attr]
     assert set(shared.timed["round"]) == {1, 2}
     assert shared.cell("short", 1).samples == 4
+
+
+def without(recorded: Recorded, *cells: tuple[int, int]) -> Recorded:
+    """Drop all samples of some (depth, round)."""
+    import dataclasses
+
+    left = tuple(s for s in recorded.samples if (s.depth, s.round) not in cells)
+    return dataclasses.replace(recorded, samples=left)
+
+
+def test_depths_that_share_no_round_are_left_out_and_named(make_recorded: Make) -> None:
+    from analysis import checks, tables
+
+    recorded = make_recorded({0: 10.0, 1: 20.0, 4: 30.0, 5: 30.0}, rounds=2)
+    sweep = report.sweep_of(without(recorded, (4, 0), (5, 1)))
+    found = sweep.verdict("short")
+    assert {r.depth for r in found.ratios} == {0, 1, 4}
+    assert any("depth 5 shares no round" in w for w in checks.warnings(sweep))
+    for shown in (tables.depth_sweep(sweep), tables.against_note(sweep)):
+        assert shown is not None
+
+
+def test_rounds_added_later_are_counted(make_recorded: Make) -> None:
+    import dataclasses
+
+    from analysis import checks
+
+    recorded = make_recorded({0: 10.0, 1: 20.0}, rounds=7)
+    begun_with_3 = dataclasses.replace(
+        recorded, run=dataclasses.replace(recorded.run, spec=recorded.run.spec | {"rounds": 3})
+    )
+    assert not [w for w in checks.warnings(report.sweep_of(begun_with_3)) if "launches a" in w]
+    holed = without(begun_with_3, (1, 6))
+    assert any("104 of 112" in w for w in checks.warnings(report.sweep_of(holed)))
+
+
+def test_the_weights_of_the_mix_decide(make_recorded: Make) -> None:
+    recorded = make_recorded({0: 50.0, 2: 60.0}, workloads=("short", "code"))
+    import dataclasses
+
+    slow = tuple(
+        dataclasses.replace(s, predicted_ms=s.predicted_ms * 2)
+        if (s.workload, s.depth) == ("code", 2)
+        else s
+        for s in recorded.samples
+    )
+    changed = dataclasses.replace(recorded, samples=slow)
+    assert report.sweep_of(changed, {"short": 9}).verdict("mix").recommended == 2
+    assert report.sweep_of(changed, {"code": 9}).verdict("mix").recommended == 0
+
+
+def test_the_gain_is_paired_where_a_prompt_is_missing(make_recorded: Make) -> None:
+    import dataclasses
+
+    recorded = make_recorded({0: 50.0, 1: 75.0}, prompts=4)
+    uneven = []
+    for s in recorded.samples:
+        easy = s.prompt_id == "00"
+        if not (easy and s.depth == 1):
+            uneven.append(dataclasses.replace(s, predicted_ms=s.predicted_ms / (3 if easy else 1)))
+    sweep = report.sweep_of(dataclasses.replace(recorded, samples=tuple(uneven)))
+    found = sweep.relative("tok_s", "short", 1, 0, ON_THESE)
+    assert found is not None
+    assert found.estimate == pytest.approx(1.5)

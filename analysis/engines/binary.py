@@ -11,6 +11,7 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from analysis import digests
 from analysis.errors import EngineError
 
 PINNED_BINDINGS = "0.3.36"
@@ -36,10 +37,18 @@ class ServerBinary:
     own: bool  # chosen by the user, rather than built here
 
     @property
-    def label(self) -> str:
-        """The build as one word, for the key of a run."""
-        number = "" if self.build is None else f"b{self.build}-"
-        return f"{number}{self.commit or 'unknown'}"
+    def fingerprint(self) -> str:
+        """A checksum of the program and the libraries beside it: builds of one commit differ."""
+        folders = (self.path.parent, self.path.parent.parent / "lib")
+        libraries = {
+            file
+            for folder in folders
+            for file in folder.glob("lib*")
+            if file.is_file()
+            and not file.is_symlink()
+            and file.name.startswith(("libggml", "libllama", "libmtmd"))
+        }
+        return digests.sha256([self.path, *sorted(libraries)])
 
     def warnings(self) -> list[str]:
         """Return what is known to be wrong with this build."""
@@ -82,10 +91,20 @@ def find(server: str = "", program: str = "llama-server") -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment to start a program with: this one, without a server key of ours."""
-    values = dict(os.environ)
-    values.pop("LLAMA_API_KEY", None)
-    return values
+    """Return the environment to start a program with.
+
+    llama-server reads ``LLAMA_*`` variables as flags; they are left out, so that a launch is what
+    its command line says.
+    """
+    return {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_")}
+
+
+def settings() -> dict[str, str]:
+    """Return the variables that change how an engine runs: devices, threads, back ends."""
+    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+    return {
+        k: v for k, v in sorted(os.environ.items()) if k in names or k.startswith(("GGML_", "OMP_"))
+    }
 
 
 def probe(server: str = "") -> ServerBinary:

@@ -78,27 +78,35 @@ def build(folder: Path, line: str, extra: str) -> Path:
 
 
 def main() -> int:
-    """Build if needed and install into the running environment if it is not there."""
+    """Build if needed and install into the running environment if it is not there.
+
+    Without the variable an installed build of this requirement is kept, whatever flags it had.
+    """
     line = requirement(ENVIRONMENT.read_text())
-    extra = os.environ.get(VARIABLE, "")
-    folder = cached_wheel(line, extra)
+    extra = os.environ.get(VARIABLE)
+    mark = Path(sys.prefix) / ".specdepth-engine"
+    installed = mark.read_text() if mark.is_file() else ""
+    if installed.startswith(line + "\n") and extra in (None, installed.partition("\n")[2]):
+        print(f"engine: installed {installed.partition(chr(10))[2]}".rstrip(), flush=True)
+        return 0
+    extra = extra or ""
     try:
-        wheel = build(folder, line, extra)
+        wheel = build(cached_wheel(line, extra), line, extra)
     except subprocess.CalledProcessError as error:
         print(
             f"engine: the build ended with code {error.returncode}. Its last lines are above. "
-            "Next: check that cmake, make and a C++17 compiler are there, or set "
+            "Next: check that make and a C++17 compiler are there, or set "
             "SPECDEPTH_SERVER to a llama-server of yours and run `make install`.",
             file=sys.stderr,
         )
         return 1
-    mark = Path(sys.prefix) / ".specdepth-engine"
-    if mark.is_file() and mark.read_text() == folder.name:
-        print("engine: installed", flush=True)
-        return 0
-    command = [sys.executable, "-m", "pip", "install", "-q", "--force-reinstall", "--no-deps"]
+    command = [sys.executable, "-m", "pip", "install", "-qq", "--force-reinstall", "--no-deps"]
     subprocess.run([*command, str(wheel)], check=True)
-    mark.write_text(folder.name)
+    constraints = ENVIRONMENT.with_name("constraints.txt")
+    # What the bindings import; the wheel itself was installed without looking for them.
+    command = [sys.executable, "-m", "pip", "install", "-qq", "-c", str(constraints)]
+    subprocess.run([*command, str(wheel)], check=True)
+    mark.write_text(f"{line}\n{extra}")
     print("engine: installed", flush=True)
     return 0
 

@@ -41,7 +41,7 @@ FLAGS = (
     Flag(("--threads", "-t"), lambda s, _: _when(s.threads, s.threads)),
     Flag(
         ("--fit-target", "-fitt"),
-        lambda s, _: _when(s.fit_budget_mib is not None, s.fit_budget_mib),
+        lambda s, _: _when(s.fit_target_mib is not None, s.fit_target_mib),
     ),
     Flag(
         ("--spec-draft-n-max", "--draft-max"),
@@ -91,12 +91,6 @@ def arguments(
     EngineError
         If the binary lacks a flag that the spec can not do without.
     """
-    if spec.arm == "room":
-        raise EngineError(
-            "arm room varies memory and drafts apart, which llama-server can not",
-            f"engine {spec.engine}",
-            "use engine=tracer for this arm",
-        )
     chosen = ["--model", str(model), "--host", "127.0.0.1", "--port", str(port)]
     chosen += spec_type(binary, spec, depth)
     for flag in FLAGS:

@@ -60,6 +60,9 @@ class Counters:
         )
 
 
+NO_COUNTERS = Counters(None, None, None, None)
+
+
 def parse_metrics(text: str) -> Counters:
     """Read the counters from the Prometheus text of ``/metrics``."""
     plain: dict[str, int] = {}
@@ -263,17 +266,21 @@ class LlamaServer:
                 "llama-server gives no counters", str(error), "run it again"
             ) from None
         if answer.status_code != 200:
-            return Counters(None, None, None, None)
+            return NO_COUNTERS
         return parse_metrics(answer.text)
 
     def stop(self, patience_s: float = 15.0) -> None:
         """Terminate, then kill; returns when the process is gone. Safe to call twice."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
         process, self._process = self._process, None
-        if process is None:
-            return
+        client, self._client = self._client, None
+        try:
+            if process is not None:
+                self._end(process, patience_s)
+        finally:
+            if client is not None:
+                client.close()
+
+    def _end(self, process: subprocess.Popen[bytes], patience_s: float) -> None:
         if process.poll() is not None:
             self.stopped_by = "died"
         else:

@@ -1,0 +1,179 @@
+"""The requests of a launch: which there are, in what groups they run, and what each gives."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from analysis import machine
+from analysis.engines.llama_server import NO_COUNTERS, Counters, LlamaServer
+from analysis.errors import EngineError
+from analysis.lossless import Prefixes
+from analysis.prompts import Encoded
+from analysis.records import Sample
+from analysis.spec import PREFIX_ARM, SAMPLING, SweepSpec
+from analysis.speculation import MIN_TOKENS_FOR_SPEED
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of a launch."""
+
+    encoded: Encoded
+    temperature: float
+    n_predict: int
+    arm: str
+    warm_up: bool = False
+
+    @property
+    def kind(self) -> tuple[str, str, float, bool]:
+        """Requests of one kind may run side by side."""
+        return self.encoded.prompt.workload, self.arm, self.temperature, self.warm_up
+
+    def begin(self, blank: Sample, place: int) -> Sample:
+        """Return a launch's blank sample, filled with what this request asks for."""
+        return replace(
+            blank,
+            order=place,
+            arm=self.arm,
+            workload=self.encoded.prompt.workload,
+            prompt_id=self.encoded.prompt.prompt_id,
+            temperature=self.temperature,
+            n_predict=self.n_predict,
+            warm_up=self.warm_up,
+        )
+
+
+def requests(
+    spec: SweepSpec, encoded: tuple[Encoded, ...], round_number: int, prefixes: Prefixes
+) -> list[Request]:
+    """Return the requests of a launch in order, the warm-up first, then the timed ones.
+
+    In the first round each workload's first prompts are also decoded greedily, for the comparison
+    of texts between depths. In later rounds prompts whose timed texts were seen to part are also
+    decoded over the tokens that all depths share; long prompts are not, since their prompt pass
+    would double the run.
+    """
+
+    def make(e: Encoded, **more: Any) -> Request:
+        return replace(Request(e, spec.temperature, spec.n_predict, spec.arm), **more)
+
+    wanted = [make(min(encoded, key=lambda e: len(e.tokens)), warm_up=True)]
+    wanted += [make(e) for e in encoded]
+    if round_number == 0 and spec.temperature > 0:
+        for workload in spec.workloads:
+            own = [e for e in encoded if e.prompt.workload == workload]
+            wanted += [make(e, temperature=0.0) for e in own[: spec.lossless_prompts]]
+    for e in encoded:
+        shared = prefixes.get((e.prompt.workload, e.prompt.prompt_id), 0)
+        if shared > MIN_TOKENS_FOR_SPEED and e.prompt.workload != "long":
+            wanted.append(make(e, n_predict=shared, arm=PREFIX_ARM))
+    return wanted
+
+
+def groups(wanted: list[Request], busy_slots: int) -> list[list[Request]]:
+    """Split the requests of a launch into groups that run at once, each of one kind and full.
+
+    The last group of a kind is filled up with that kind's first requests, so that every request
+    has the same company in every round; the surplus answers are not stored.
+    """
+    found = []
+    for _, same in groupby(wanted, key=lambda r: r.kind):
+        own = list(same)
+        size = 1 if own[0].warm_up else busy_slots
+        for start in range(0, len(own), size):
+            part = own[start : start + size]
+            found.append(part + [own[i % len(own)] for i in range(size - len(part))])
+    return found
+
+
+def ask(
+    spec: SweepSpec,
+    server: LlamaServer,
+    blank: Sample,
+    group: list[Request],
+    place: int,
+    company: machine.Company,
+) -> list[Sample]:
+    """Make the requests of a group at once and return a sample for each, in order.
+
+    The drafting counters are of one request only when it is alone. A request that fails gives a
+    sample with its error.
+    """
+    clock, load = machine.clock_mhz(), machine.load_per_core()
+    before = _counters(server)
+    with ThreadPoolExecutor(len(group)) as pool:
+        try:
+            answers = list(pool.map(lambda r: _complete(spec, server, r), group))
+        except BaseException:
+            server.stop()  # an interrupt must not wait for the running requests
+            raise
+    counted = _counters(server).since(before) if len(group) == 1 else NO_COUNTERS
+    around: dict[str, Any] = {
+        "clock_before_mhz": clock,
+        "clock_after_mhz": machine.clock_mhz(),
+        "load_before": load,
+        "load_after": machine.load_per_core(),
+        "others_cpu": company.share(),
+        "peak_device_mib": machine.device_memory_mib(),
+    }
+    samples = []
+    for request, (answer, client_ms, started) in zip(group, answers, strict=True):
+        sample = replace(
+            request.begin(blank, place), client_ms=client_ms, started=started, **around
+        )
+        if isinstance(answer, EngineError):
+            samples.append(replace(sample, error=str(answer), stop="error"))
+        else:
+            samples.append(_filled(sample, answer, counted))
+    return samples
+
+
+def _counters(server: LlamaServer) -> Counters:
+    """Return the counters, or none where they can not be had: an answer must not be lost."""
+    try:
+        return server.counters()
+    except EngineError:
+        return NO_COUNTERS
+
+
+def _complete(
+    spec: SweepSpec, server: LlamaServer, request: Request
+) -> tuple[dict[str, Any] | EngineError, float, str]:
+    started, began = machine.utc_now(), time.perf_counter()
+    try:
+        answer: dict[str, Any] | EngineError = server.complete(
+            request.encoded.tokens,
+            n_predict=request.n_predict,
+            temperature=request.temperature,
+            seed=spec.seed,
+            **SAMPLING,
+        )
+    except EngineError as error:
+        answer = error
+    return answer, round((time.perf_counter() - began) * 1e3, 3), started
+
+
+def _filled(sample: Sample, answer: dict[str, Any], counted: Counters) -> Sample:
+    """Fill a sample from the server's own answer and counters."""
+    timings = answer["timings"]
+    predicted_n = int(timings["predicted_n"])
+    accepted = timings.get("draft_n_accepted")
+    stop = str(answer.get("stop_type", "limit"))
+    return replace(
+        sample,
+        prompt_n=int(timings["prompt_n"]),
+        prompt_ms=float(timings["prompt_ms"]),
+        predicted_n=predicted_n,
+        predicted_ms=float(timings["predicted_ms"]),
+        draft_n=timings.get("draft_n"),
+        draft_n_accepted=accepted,
+        drafts=counted.drafts,
+        accepted_per_position=counted.per_position if sample.depth else None,
+        steps=predicted_n - 1 - (accepted or 0),
+        tokens=tuple(answer.get("tokens", ())),
+        stop=stop if stop in ("limit", "eos", "word") else "limit",
+    )
