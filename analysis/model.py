@@ -50,7 +50,7 @@ def resolve(model: str) -> Path:
     """Return the path of the model's first part, or raise :class:`ModelError`."""
     if model == EMBEDDED:
         return embedded_path()
-    path = Path(model).expanduser().resolve()
+    path = Path(model).expanduser().absolute()  # a link keeps its own name
     if not path.is_file():
         raise ModelError(
             "the model file is not there",

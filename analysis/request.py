@@ -109,7 +109,7 @@ def ask(
         try:
             answers = list(pool.map(lambda r: _complete(spec, server, r), group))
         except BaseException:
-            server.stop()  # an interrupt must not wait for the running requests
+            server.stop(patience_s=1.0)  # an interrupt must not wait for the running requests
             raise
     counted = _counters(server).since(before) if len(group) == 1 else NO_COUNTERS
     around: dict[str, Any] = {

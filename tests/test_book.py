@@ -84,7 +84,10 @@ def test_paths_in_parameters_are_published_as_names() -> None:
     cell.metadata["tags"] = ["injected-parameters"]
     text = series.published(nbformat.v4.new_notebook(cells=[cell]))  # type: ignore[no-untyped-call]
     source = "".join(json.loads(text)["cells"][0]["source"])
-    assert source == ('model = "x.gguf"\nmachine = "m"\ndepths = [0, 1]\nserver = "llama-server"')
+    assert source == (
+        'model = "x.gguf"\nmachine = "m"\ndepths = [0, 1]\nserver = "llama-server"\n'
+        'server_args = ["-ngl", "99", "--chat-template-file", "t.jinja"]'
+    )
 
 
 def test_nbval_replays_the_page_strictly(

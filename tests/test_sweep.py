@@ -174,7 +174,14 @@ def test_replay_starts_no_engine(
 
 def test_requests_side_by_side(tmp_path: Path) -> None:
     spec = dataclasses.replace(
-        TINY, slots=2, busy_slots=2, context=2048, rounds=1, depths=(0, 1), workloads=("short",)
+        TINY,
+        slots=2,
+        busy_slots=2,
+        context=2048,
+        rounds=1,
+        depths=(0, 1),
+        workloads=("short",),
+        lossless_prompts=2,
     )
     recorded = measure(tmp_path, spec)
     timed = [s for s in recorded.samples if not s.warm_up and s.temperature > 0 and s.depth == 1]
