@@ -53,7 +53,7 @@ class SweepSpec:
     server: str = ""  # a llama-server binary; "" is SPECDEPTH_SERVER, then the built one
     server_args: tuple[str, ...] = ()  # further flags, passed through untouched
     workloads: tuple[str, ...] = WORKLOADS
-    prompts: int = 8  # of each workload but long
+    prompts: int = 12  # of each workload but long
     long_prompts: int = 4
     long_prompt_tokens: int = 16384
     prompt_format: str = "auto"  # raw, chat, or auto: chat where the model has a chat template

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis import lossless, machine, model, prompts, store
+from analysis import lossless, machine, model, prompts, records, store
 from analysis.audit import audit
 from analysis.engines import binary as engine_binary
 from analysis.errors import EngineError, StoreError
 from analysis.folders import machines_folder
 from analysis.launch import Bench, PlannedLaunch, measure_launch
 from analysis.progress import Progress, here
-from analysis.records import Run
 from analysis.spec import SweepSpec
 
 REPLAY_VARIABLE = "SPECDEPTH_REPLAY"
@@ -68,31 +67,16 @@ def measure(
     facts = model.facts(path)
     model.check_drafter(facts, spec.drafter, spec.depths)
     drafts = model.facts(model.resolve(spec.draft_model)).sha256 if spec.draft_model else ""
-    surroundings = engine_binary.settings()
     key = spec.key(
-        model=facts.sha256, draft=drafts, engine=server.fingerprint, settings=surroundings
+        model=facts.sha256,
+        draft=drafts,
+        engine=server.fingerprint,
+        settings=engine_binary.settings(),
     )
     file = samples / f"{notebook}-{key}.jsonl"
     bench = Bench(spec, server, path, (), f"{notebook}-{key}", samples / "logs" / key)
     bench = replace(bench, encoded=_encode(bench, facts))
-    run = Run(
-        run=bench.run,
-        key=key,
-        notebook=notebook,
-        spec=spec.to_json(),
-        machine=here_facts.to_json(),
-        model=facts.to_json(),
-        engine={
-            "version": server.version,
-            "build": server.build,
-            "commit": server.commit,
-            "fingerprint": server.fingerprint[:16],
-            "settings": surroundings,
-        },
-        packages=machine.packages(),
-        prompt_facts={e.key: e.facts for e in bench.encoded},
-        started=machine.utc_now(),
-    )
+    run = _run_facts(bench, notebook, key, here_facts, facts)
     with store.Writer(file, run) as writer:
         stored = store.read(file)
         _check_prompts(stored.run, run)
@@ -103,6 +87,31 @@ def measure(
         errors = [s.error for s in recorded.samples if s.error]
         raise EngineError("no launch worked", errors[-1] if errors else "", "see the logs")
     return recorded
+
+
+def _run_facts(
+    bench: Bench, notebook: str, key: str, here: records.Machine, facts: model.ModelFacts
+) -> records.Run:
+    server = bench.binary
+    return records.Run(
+        run=bench.run,
+        key=key,
+        notebook=notebook,
+        spec=bench.spec.to_json(),
+        machine=here.to_json(),
+        model=facts.to_json(),
+        engine={
+            "version": server.version,
+            "build": server.build,
+            "commit": server.commit,
+            "fingerprint": server.fingerprint[:16],
+            "settings": engine_binary.settings(),
+            "flags": sorted(server.flags),
+        },
+        packages=machine.packages(),
+        prompt_facts={e.key: e.facts for e in bench.encoded},
+        started=machine.utc_now(),
+    )
 
 
 def _run_plan(
@@ -137,7 +146,7 @@ def _encode(bench: Bench, facts: model.ModelFacts) -> tuple[prompts.Encoded, ...
         return tuple(prompts.encode(engine, prompt, spec, chat=chat) for prompt in texts)
 
 
-def _check_prompts(old: Run, new: Run) -> None:
+def _check_prompts(old: records.Run, new: records.Run) -> None:
     if old.prompt_facts != new.prompt_facts:
         changed = [k for k, v in new.prompt_facts.items() if old.prompt_facts.get(k) != v]
         raise StoreError(
