@@ -59,7 +59,7 @@ class SweepSpec:
     prompt_format: str = "auto"  # raw, chat, or auto: chat where the model has a chat template
     n_predict: int = 256
     rounds: int = 6  # launches per depth; an even number balances the order
-    temperature: float = 0.6
+    temperature: float = 0.5
     seed: int = 20260719
     lossless_prompts: int = 2  # per workload, decoded once per depth at temperature 0; 0 is off
 

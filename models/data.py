@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from models import problems, text
+from models import problems, questions, text
 
 Tokens = npt.NDArray[np.uint16]
 
@@ -67,7 +67,7 @@ def build(cache: Path = text.CACHE, vocab: int = 4096) -> Path:
 
 def made_up(trees: Path) -> dict[str, list[str]]:
     """Return the generated documents by kind and part; the two parts have their own seeds."""
-    glosses = problems.load_glosses(trees)
+    glosses = questions.load_glosses(trees)
     known = [g for g in glosses if not text.is_held_out(g[0])]
     unseen = [g for g in glosses if text.is_held_out(g[0])]
     parts: dict[str, list[str]] = {}
@@ -78,7 +78,7 @@ def made_up(trees: Path) -> dict[str, list[str]]:
             left = size
             while left > 0:
                 made.append(
-                    problems.questions(r, words) if kind == "short" else problems.problems(r)
+                    questions.questions(r, words) if kind == "short" else problems.problems(r)
                 )
                 left -= len(made[-1])
             parts[f"{kind}.{part}"] = made
@@ -139,7 +139,10 @@ def batch(
     return torch.from_numpy(out)
 
 
-def _window(tokens: Tokens, r: np.random.Generator, length: int, after: int | None = None) -> Tokens:
+def _window(
+    tokens: Tokens, r: np.random.Generator, length: int, after: int | None = None
+) -> Tokens:
+    """Return a random window, from just behind the token `after` where one is near."""
     start = int(r.integers(0, len(tokens) - length))
     if after is not None:
         ahead = np.flatnonzero(tokens[start : start + 2 * length] == after)

@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 (the usual name)
 from torch import Tensor, nn
+
+from models.ops import causal_convolution, unit_length, unit_lower_inverse
 
 EPS = 1e-6
 
@@ -47,12 +49,13 @@ class Shape:
 
 def rms_norm(x: Tensor, weight: Tensor) -> Tensor:
     """Return `x` scaled to unit root mean square over its last dimension, times `weight`."""
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + EPS) * weight
+    y: Tensor = unit_length(x, EPS * x.shape[-1]) * (weight * x.shape[-1] ** 0.5)
+    return y
 
 
 def l2_norm(x: Tensor) -> Tensor:
     """Return `x` scaled to unit length over its last dimension."""
-    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + EPS)
+    return unit_length(x, EPS)
 
 
 class Norm(nn.Module):
@@ -144,11 +147,7 @@ class DeltaNet(nn.Module):
         b, t, _ = x.shape
         h, d, c = self.shape.linear_heads, self.shape.linear_head, self.chunk
         mixed = self.qkv(x)
-        padded = F.pad(mixed, (0, 0, self.shape.kernel - 1, 0))
-        mixed = sum(
-            (padded[:, i : i + t] * self.conv[:, i] for i in range(self.shape.kernel)),
-            start=torch.zeros((), device=x.device),
-        )
+        mixed = causal_convolution(mixed, self.conv)
         heads = F.silu(mixed).view(b, t // c, c, 3, h, d).permute(3, 0, 4, 1, 2, 5)
         q = l2_norm(heads[0]) * d**-0.5
         k, v = l2_norm(heads[1]), heads[2]
@@ -173,55 +172,11 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor) -> 
     k_beta = k * beta[..., None]
     system = ((k_beta @ k.transpose(-1, -2)) * gap).tril(-1)
     grow = decay.exp()[..., None]
-    inverse = UnitLowerInverse.apply(system)
+    inverse = unit_lower_inverse(system)
     new_v, k_decayed = inverse @ (v * beta[..., None]), inverse @ (k_beta * grow)
     inside = (q @ k.transpose(-1, -2)) * gap
     last = decay[..., -1:]
-    return scan(
-        q * grow, k * (last - decay).exp()[..., None], new_v, k_decayed, inside, last.exp()
-    )
-
-
-class UnitLowerInverse(torch.autograd.Function):
-    """Return the inverse of I + A for strictly lower triangular matrices A.
-
-    Only matrix products, since batched triangular solves are slow on a CPU: blocks of 16 by the
-    product (I - A)(I + A^2)(I + A^4)(I + A^8), whose terms stay small enough for 32-bit floats at
-    this size, then pairs of blocks are joined.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, a: Tensor) -> Tensor:
-        """Invert a batch of matrices (..., n, n); n is 16 times a power of two."""
-        inverse = _invert(a)
-        ctx.save_for_backward(inverse)
-        return inverse
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        """Return the gradient for A, which is -X^T G X^T below the diagonal."""
-        (inverse,) = ctx.saved_tensors
-        turned = inverse.transpose(-1, -2)
-        return -(turned @ grads[0] @ turned).tril(-1)
-
-
-def _invert(a: Tensor) -> Tensor:
-    n = a.shape[-1]
-    if n > 16:
-        half = n // 2
-        corner = a[..., half:, :half]
-        both = _invert(torch.stack((a[..., :half, :half], a[..., half:, half:])))
-        inverse = torch.zeros_like(a)
-        inverse[..., :half, :half], inverse[..., half:, half:] = both[0], both[1]
-        inverse[..., half:, :half] = -(both[1] @ corner @ both[0])
-        return inverse
-    one = torch.eye(n, dtype=a.dtype, device=a.device)
-    square = a @ a
-    inverse = (one - a) @ (one + square)
-    for _ in range(2):
-        square = square @ square
-        inverse = inverse @ (one + square)
-    return inverse
+    return scan(q * grow, k * (last - decay).exp()[..., None], new_v, k_decayed, inside, last.exp())
 
 
 def scan(
@@ -333,7 +288,8 @@ class Net(nn.Module):
         inputs, target = tokens[:, :-1], tokens[:, 1:]
         states = self.states(inputs, cos, sin)
         drafts = self.draft_states(inputs, states, cos, sin)
-        return cross_entropy(self.output(states), target), cross_entropy(self.output(drafts), target)
+        trunk = cross_entropy(self.output(states), target)
+        return trunk, cross_entropy(self.output(drafts), target)
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

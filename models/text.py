@@ -189,7 +189,7 @@ class _Reader(HTMLParser):
         self.skipped, self.pre = 0, 0
         self.parts: list[str] = [""]
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
         """Open a skipped or preformatted region, or start a paragraph."""
         self.skipped += tag in self.SKIP
         if tag in self.BREAK and not (self.pre and tag == "br"):

@@ -10,7 +10,6 @@ import argparse
 import ctypes
 import json
 import math
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -31,9 +30,9 @@ class Recipe:
     """Settings of one training run; lengths in tokens, times in minutes."""
 
     minutes: float = 65.0
-    rows: int = 16
+    rows: int = 8
     length: int = 256
-    long_rows: int = 2
+    long_rows: int = 1
     long_length: int = 2048
     long_share: float = 0.12
     muon_rate: float = 0.02
@@ -60,42 +59,34 @@ class Progress:
 class Muon(torch.optim.Optimizer):
     """Momentum whose matrix updates are made orthogonal by Newton-Schulz (Jordan, 2024).
 
-    In 32-bit floats, and all matrices of a shape at once: PyTorch's own version works in bfloat16,
-    which most CPUs emulate.
+    In 32-bit floats: PyTorch's own version works in bfloat16, which most CPUs emulate.
     """
 
     def __init__(self, parameters: list[nn.Parameter], lr: float, weight_decay: float) -> None:
         super().__init__(parameters, {"lr": lr, "momentum": 0.95, "weight_decay": weight_decay})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # noqa: ARG002
         """Update all matrices."""
         for group in self.param_groups:
-            by_shape: dict[torch.Size, list[nn.Parameter]] = {}
             for p in group["params"]:
-                by_shape.setdefault(p.shape, []).append(p)
-            for shape, same in by_shape.items():
-                updates = []
-                for p in same:
-                    mean = self.state[p].setdefault("mean", torch.zeros_like(p))
-                    mean.lerp_(p.grad, 1 - group["momentum"])
-                    updates.append(p.grad.lerp(mean, group["momentum"]))
-                turned = orthogonal(torch.stack(updates))
-                scale = max(1.0, shape[0] / shape[1]) ** 0.5
-                for p, update in zip(same, turned, strict=True):
-                    p.mul_(1 - group["lr"] * group["weight_decay"])
-                    p.add_(update, alpha=-group["lr"] * scale)
+                mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+                mean.lerp_(p.grad, 1 - group["momentum"])
+                update = orthogonal(p.grad.lerp(mean, group["momentum"]))
+                scale = max(1.0, p.shape[0] / p.shape[1]) ** 0.5
+                p.mul_(1 - group["lr"] * group["weight_decay"])
+                p.add_(update, alpha=-group["lr"] * scale)
 
 
 def orthogonal(g: Tensor) -> Tensor:
-    """Return the nearest matrices with singular values near one, for a batch of matrices."""
-    wide = g.shape[-1] >= g.shape[-2]
-    x = g if wide else g.mT
-    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    """Return the matrix near `g` whose singular values are all about one."""
+    wide = g.shape[0] <= g.shape[1]
+    x = (g if wide else g.T) / (g.norm() + 1e-7)
     for _ in range(5):
-        a = x @ x.mT
-        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
-    return x if wide else x.mT
+        a = x @ x.T
+        x = torch.addmm(x, torch.addmm(a, a, a, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    turned: Tensor = x if wide else x.T
+    return turned
 
 
 def optimizers(net: Net, recipe: Recipe) -> list[torch.optim.Optimizer]:
@@ -153,7 +144,7 @@ def save(path: Path, net: Net, opts: list[torch.optim.Optimizer], state: Progres
         },
         partial,
     )
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 @torch.no_grad()
@@ -199,7 +190,7 @@ def train(recipe: Recipe, out: Path) -> None:
         json.dumps({**asdict(recipe), "parameters": count_parameters(net)}, indent=1)
     )
     held = data.load(folder, "held")
-    with (out / "log.jsonl").open("a") as log:
+    with (out / "log.jsonl").open("a", buffering=1) as log:
         run(net, opts, state, recipe, folder, path, held, log.write)
         save(path, net, opts, state)
         log.write(json.dumps({**asdict(state), "held_out": held_out(net, held)}) + "\n")
@@ -218,19 +209,19 @@ def run(
     """Take the steps; a checkpoint every four minutes, a line in the log every 20 steps."""
     saved, evaluated = state.seconds, state.seconds
     tables = {n: rotary_tables(net.shape, n) for n in (recipe.length, recipe.long_length)}
+    began = time.monotonic()
     for tokens, done in steps(recipe, state, folder):
-        began = time.monotonic()
         for optimizer in opts:
             for group in optimizer.param_groups:
                 group["lr"] = group["full"] * rate(done, recipe.warmup)
         loss, draft = net.losses(tokens, *tables[tokens.shape[1] - 1])
-        (loss + recipe.draft_weight * draft).backward()
+        (loss + recipe.draft_weight * draft).backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         for optimizer in opts:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        # A pause from outside (a stopped process) must not eat the schedule.
-        took = min(time.monotonic() - began, 20.0)
+        # Pauses from outside count too, so that the run ends when it was asked to.
+        took, began = time.monotonic() - began, time.monotonic()
         state.seconds += took
         state.steps += 1
         state.tokens += tokens[:, 1:].numel()

@@ -17,7 +17,7 @@ from analysis.store import Recorded
 
 SAMPLE = Sample(
     run="r", launch="l", round=0, order=1, arm="natural", drafter="mtp", depth=2,
-    workload="short", prompt_id="01", seed=1, temperature=0.6, n_predict=101, warm_up=False,
+    workload="short", prompt_id="01", seed=1, temperature=0.5, n_predict=101, warm_up=False,
     prompt_n=10, prompt_ms=5.0, predicted_n=101, predicted_ms=100.0, draft_n=80,
     draft_n_accepted=40, drafts=40, accepted_per_position=(30, 10), steps=60, tokens=(1, 2, 3),
     stop="limit", client_ms=106.0, layers_on_device=None, peak_device_mib=None,

@@ -17,7 +17,7 @@ def frame(*samples: Sample) -> pd.DataFrame:
 
 
 def test_the_definitions_on_one_request(sample: Sample) -> None:
-    row = speculation.timed(frame(sample), 0.6).iloc[0]
+    row = speculation.timed(frame(sample), 0.5).iloc[0]
     assert row.tokens_per_step == pytest.approx(100 / 60)
     assert row.step_ms == pytest.approx(100 / 60)
     assert row.tok_s == pytest.approx(1000.0)  # 100 tokens in 100 ms: the first came before
@@ -30,12 +30,12 @@ def test_only_timed_requests_make_a_speed(sample: Sample) -> None:
         dataclasses.replace(sample, temperature=0.0),
         dataclasses.replace(sample, arm="synthetic"),
     ]
-    assert len(speculation.timed(frame(sample, *others), 0.6)) == 1
+    assert len(speculation.timed(frame(sample, *others), 0.5)) == 1
 
 
 def test_a_short_text_is_kept_but_gives_no_speed(sample: Sample) -> None:
     short = dataclasses.replace(sample, predicted_n=20, steps=10, stop="eos")
-    row = speculation.timed(frame(short), 0.6).iloc[0]
+    row = speculation.timed(frame(short), 0.5).iloc[0]
     assert math.isnan(row.tok_s)
     assert row.predicted_n == 20
 
