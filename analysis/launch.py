@@ -94,7 +94,8 @@ def measure_launch(
             log = server.log.read_text(errors="replace")
             layers = engine_logs.placement(log)["layers_on_device"]
             _ask_all(bench, server, replace(blank, layers_on_device=layers), todo, writer, missing)
-            launch = replace(launch, counters=vars(server.counters()))
+            # Before the stop: what a process that is gone had used can not be read.
+            launch = replace(launch, counters=vars(server.counters()), others_cpu=whole.share())
     except EngineError as error:
         if whole is None:  # a server that never started has made no request of its own
             failed = wanted[0].begin(blank, 0)
@@ -108,7 +109,6 @@ def measure_launch(
                 load_ms=round(server.load_ms, 1),
                 placement=engine_logs.placement(log),
                 peak_rss_mib=server.peak_rss_mib,
-                others_cpu=whole.share() if whole else 0.0,
                 exit_code=server.exit_code,
                 stopped_by=server.stopped_by,
             )

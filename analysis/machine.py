@@ -167,21 +167,20 @@ class Company:
     """
 
     def __init__(self, *pids: int) -> None:
-        self._watched = [psutil.Process(pid) for pid in (os.getpid(), *pids)]
+        self._watched = {psutil.Process(pid): 0.0 for pid in (os.getpid(), *pids)}
         self._since = self._read()
 
     def _read(self) -> tuple[float, float, float]:
         times = psutil.cpu_times()
         busy = sum(times) - times.idle - getattr(times, "iowait", 0.0)
         busy -= getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        ours = 0.0
         for process in self._watched:
             try:
                 own = process.cpu_times()
             except psutil.NoSuchProcess:
-                continue
-            ours += own.user + own.system
-        return time.monotonic(), busy, ours
+                continue  # it counts with what it had used when it was last seen
+            self._watched[process] = own.user + own.system
+        return time.monotonic(), busy, sum(self._watched.values())
 
     def share(self) -> float:
         """Return the share since the last call, between 0 and 1."""

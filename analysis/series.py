@@ -32,7 +32,7 @@ FRONT_PAGE = "front_page"
 _IPC = {"KernelManager": {"transport": "ipc"}}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
-QUICK: Mapping[str, Any] = {"rounds": 4, "prompts": 4, "long_prompts": 2, "lossless_prompts": 1}
+QUICK: Mapping[str, Any] = {"rounds": 4, "prompts": 4, "long_prompts": 2}
 
 
 class SeriesError(SpecDepthError):

@@ -53,15 +53,15 @@ class SweepSpec:
     server: str = ""  # a llama-server binary; "" is SPECDEPTH_SERVER, then the built one
     server_args: tuple[str, ...] = ()  # further flags, passed through untouched
     workloads: tuple[str, ...] = WORKLOADS
-    prompts: int = 12  # of each workload but long
+    prompts: int = 8  # of each workload but long
     long_prompts: int = 4
     long_prompt_tokens: int = 16384
     prompt_format: str = "auto"  # raw, chat, or auto: chat where the model has a chat template
-    n_predict: int = 256
+    n_predict: int = 192
     rounds: int = 6  # launches per depth; an even number balances the order
     temperature: float = 0.5
     seed: int = 20260719
-    lossless_prompts: int = 2  # per workload, decoded once per depth at temperature 0; 0 is off
+    lossless_prompts: int = 1  # per workload, decoded once per depth at temperature 0; 0 is off
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):

@@ -111,6 +111,11 @@ def test_greedy_texts_do_not_depend_on_depth(measured: store.Recorded) -> None:
         assert at is None or (known and known[0].margin is not None and known[0].margin < 0.05)
 
 
+def test_our_own_work_is_not_taken_for_anothers(measured: store.Recorded) -> None:
+    """Two threads decode and two cores are busy, by us: a launch must not look crowded."""
+    assert all(x.others_cpu < 0.5 for x in measured.launches)
+
+
 def test_nothing_private_is_stored(measured: store.Recorded) -> None:
     import socket
 
