@@ -32,7 +32,7 @@ FRONT_PAGE = "front_page"
 _IPC = {"KernelManager": {"transport": "ipc"}}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
-QUICK: Mapping[str, Any] = {"rounds": 4, "prompts": 4, "long_prompts": 2}
+QUICK: Mapping[str, Any] = {"rounds": 3, "prompts": 4, "long_prompts": 1, "n_predict": 128}
 
 
 class SeriesError(SpecDepthError):
@@ -91,6 +91,7 @@ def run_notebook(
     ``failed`` beside the target and raises :class:`SeriesError` with the kernel's error.
     """
     import papermill
+    from nbclient.exceptions import DeadKernelError
     from traitlets.config import Config
 
     page_parameters(notebook, parameters)
@@ -102,7 +103,13 @@ def run_notebook(
                 papermill.execute_notebook(
                     str(source(notebook)), str(draft), dict(parameters), kernel_name="python3",
                     progress_bar=False, log_output=False, cwd=str(Path.cwd()), config=Config(_IPC),
+                    shutdown_kernel="immediate",  # an interrupt must not wait for the kernel
                 )  # fmt: skip
+            except DeadKernelError:
+                raise SeriesError(
+                    f"the kernel of {notebook} ended", "interrupted or killed",
+                    "run it again: what was measured is kept, and it goes on from there",
+                ) from None  # fmt: skip
             except papermill.PapermillExecutionError as error:
                 failed = output.parent / "failed" / output.name
                 failed.parent.mkdir(exist_ok=True)
