@@ -42,7 +42,7 @@ def _failures(sweep: Sweep) -> list[str]:
 
 
 def _rounds(sweep: Sweep) -> int:
-    """Return how many rounds there are: a run can be extended, so what it began with says little."""
+    """Return how many rounds there are; a run may have been extended since it began."""
     return int(sweep.timed["round"].max()) + 1
 
 
