@@ -36,6 +36,8 @@ def interval(found: Interval | None) -> str:
         return "–"
     if not (math.isfinite(found.low) and math.isfinite(found.high)):
         return f"{number(found.estimate, math.nan)} (no interval)"
+    if found.low == found.high:  # exact, such as one token per step without drafting
+        return number(found.estimate, 0)
     half = (found.high - found.low) / 2
     low, high = number(found.low, half), number(found.high, half)
     return f"{number(found.estimate, half)} [{low}, {high}]"
@@ -185,8 +187,7 @@ def sentence(sweep: Sweep, found: Verdict) -> str:
     if found.recommended != 0:
         times = sweep.relative("tok_s", found.workload, found.recommended, 0, found.scope)
         gain = f", {interval(times)} times the speed without drafting" if times else ""
-    lost = max(found.regret_high or 0, 0)
-    regret = f"it gives up at most {lost:.1%}" if lost > 0.0005 else "no other depth is faster"
+    regret = f"it gives up at most {max(found.regret_high or 0, 0):.1%} against the best depth"
     return f"{start}use depth {found.recommended}{gain}; {regret} (95% bound)."
 
 

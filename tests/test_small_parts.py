@@ -174,7 +174,7 @@ def test_layers_on_a_device_are_read() -> None:
         (Interval(51.234, 50.1, 52.4), "51.2 [50.1, 52.4]"),
         (Interval(1588.2, 1540, 1640), "1588 [1540, 1640]"),
         (Interval(0.7612, 0.75, 0.77), "0.761 [0.750, 0.770]"),
-        (Interval(2.0, 2.0, 2.0), "2 [2, 2]"),
+        (Interval(2.0, 2.0, 2.0), "2"),
         (Interval(51.2, -math.inf, math.inf), "51.2 (no interval)"),
         (None, "–"),
     ],
