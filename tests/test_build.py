@@ -1,5 +1,6 @@
 """The engine's build: where its wheel is kept, and when it is used again."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ def test_an_installed_build_is_kept_when_no_flags_are_given(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After a build with CUDA, `make book` without the variable must not go back to the CPU."""
-    monkeypatch.setattr(build.sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
     (tmp_path / ".specdepth-engine").write_text(f"{LINE}\n-DGGML_CUDA=ON")
     monkeypatch.delenv(build.VARIABLE, raising=False)
     assert build.main() == 0
