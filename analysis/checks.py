@@ -151,7 +151,7 @@ def _texts(sweep: Sweep) -> list[str]:
         return []
     return [
         f"In {len(parted)} of {len(timed)} comparisons the timed text parts from that of depth 0: "
-        "there the speeds are of different texts; below they are given over the shared tokens too."
+        "there the speeds are of different texts; the page also gives them over the shared tokens."
     ]
 
 

@@ -84,7 +84,7 @@ def run(
     machine: Annotated[str, typer.Option(help="Folder name; default: from the hardware.")] = "",
     server: Server = "",
     server_args: Annotated[str, typer.Option(help="Further flags for llama-server.")] = "",
-    depths: Annotated[str, typer.Option(help="Such as 0-5 or 0,2,4.")] = "",
+    depths: Annotated[str | None, typer.Option(help="Such as 0-5 or 0,2,4.")] = None,
     notebooks: Annotated[str, typer.Option(help="Names, separated by commas.")] = "",
     set_: Annotated[
         list[str] | None, typer.Option("--set", "-p", help="Any parameter, as NAME=VALUE.")
@@ -96,7 +96,7 @@ def run(
 
     given: dict[str, Any] = {"model": model}
     given |= {k: v for k, v in {"server": server, "server_args": server_args}.items() if v}
-    if depths:
+    if depths is not None:
         given["depths"] = _depths(depths)
     for pair in set_ or []:
         name, equals, value = pair.partition("=")
@@ -118,7 +118,10 @@ def _depths(text: str) -> list[int]:
         found: list[int] = []
         for part in text.split(","):
             low, dash, high = part.strip().partition("-")
-            found += range(int(low), int(high) + 1) if dash else [int(low)]
+            part_of = list(range(int(low), int(high) + 1)) if dash else [int(low)]
+            if not part_of:
+                raise ValueError
+            found += part_of
     except ValueError:
         raise typer.BadParameter(f"depths are like 0-5 or 0,2,4: {text!r}") from None
     return found
@@ -142,7 +145,9 @@ def verdict(
     chosen = [r for r in recorded if run_id in ("", r.run.run)]
     if not chosen:
         raise SpecDepthError(
-            f"no run {run_id} of {machine}", ", ".join(r.run.run for r in recorded)
+            f"no run {run_id} of {machine}",
+            ", ".join(r.run.run for r in recorded),
+            "choose one of these",
         )
     sweep = sweep_of(chosen[0], weights(mix))
     if as_json:

@@ -26,8 +26,10 @@ class Findings:
     @property
     def next_command(self) -> str:
         """The command to type next."""
-        if any("llama-server" in f for f in self.fatal):
+        if any("make engine" in f for f in self.fatal):
             return "make engine"
+        if any("llama-server" in f for f in self.fatal):
+            return "specdepth doctor --server PATH"
         if self.fatal:
             return "specdepth doctor --model PATH"
         return "specdepth run --quick"

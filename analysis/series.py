@@ -263,6 +263,7 @@ def build_book(output: Path | None = None) -> Path:
     base = root()
     target = output or base / "_build"
     run_notebook(FRONT_PAGE, {}, base / "book" / "index.ipynb")
+    shutil.rmtree(target, ignore_errors=True)  # pages of machines that are gone would stay
     command = [
         sys.executable, "-c", _JUPYTER_BOOK, "build", str(base), "--path-output",
         str(target.parent), "-W", "-n", "--keep-going", "-q",

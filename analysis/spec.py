@@ -197,7 +197,10 @@ def _as_list(name: str, value: Any, inner: Any) -> list[Any]:
         if text.startswith("["):
             value = yaml.safe_load(text)
         elif inner is str and name == "server_args":
-            return shlex.split(text)
+            try:
+                return shlex.split(text)
+            except ValueError as error:
+                raise SpecError(f"`{name}` is not a command line", f"{text!r}: {error}") from None
         else:
             value = [part.strip() for part in text.split(",") if part.strip()]
     if isinstance(value, (int, float)):

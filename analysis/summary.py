@@ -115,7 +115,12 @@ def show(sweep: Sweep, tolerance: float) -> None:
     from rich.console import Console
 
     console = Console()
-    console.print(f"{sweep.machine}, run {sweep.recorded.run.run}", highlight=False)
+    weights = ", ".join(f"{w} {sweep.weights.get(w, 1):g}" for w in sweep.workloads)
+    console.print(
+        f"{sweep.machine}, {sweep.recorded.run.model['name']}, run {sweep.recorded.run.run}; "
+        f"tolerance {tolerance:g}; weights in the mix: {weights}",
+        highlight=False,
+    )
     for table in terminal_tables(sweep, tolerance):
         console.print(table)
     for text in checks.warnings(sweep):

@@ -12,6 +12,7 @@ from analysis.report import MIX, Sweep
 from analysis.stats import ON_THESE, Interval
 from analysis.verdict import Verdict
 
+SMALL_MODEL = 100_000_000  # parameters
 TITLES = {
     "tok_s": "decode tok/s",
     "tokens_per_step": "tokens per step",
@@ -142,8 +143,8 @@ def shared_tokens(sweep: Sweep, scope: str, tolerance: float) -> pd.DataFrame:
     return table
 
 
-def provenance(sweep: Sweep) -> pd.DataFrame:
-    """Return what the page's numbers rest on."""
+def provenance(sweep: Sweep) -> str:
+    """Return what the page's numbers rest on, as a Markdown table."""
     run = sweep.recorded.run
     m, spec, model = run.machine, run.spec, run.model
     gpus = ", ".join(str(g["name"]) for g in m["gpus"]) or "none"
@@ -155,7 +156,11 @@ def provenance(sweep: Sweep) -> pd.DataFrame:
         f"SHA-256 {model['sha256'][:16]}",
         "engine": f"{run.engine['version']}",
         "launch at the deepest": next(
-            (x.command for x in reversed(sweep.recorded.launches) if x.depth == max(sweep.depths)),
+            (
+                f"`{x.command}`"
+                for x in reversed(sweep.recorded.launches)
+                if x.depth == max(sweep.depths)
+            ),
             "–",
         ),
         "rounds, prompts": f"{sweep.timed['round'].nunique()} rounds, "
@@ -167,7 +172,8 @@ def provenance(sweep: Sweep) -> pd.DataFrame:
         "measured": f"from {run.started}",
         "packages": ", ".join(f"{k} {v}" for k, v in run.packages.items()),
     }
-    return pd.DataFrame({"": rows})
+    lines = [f"| {name} | {value.replace('|', ' ')} |" for name, value in rows.items()]
+    return "\n".join(["| | |", "|---|---|", *lines])
 
 
 def sentence(sweep: Sweep, found: Verdict) -> str:
@@ -191,6 +197,17 @@ def sentence(sweep: Sweep, found: Verdict) -> str:
     return f"{start}use depth {found.recommended}{gain}; {regret} (95% bound)."
 
 
+def shared_sentence(sweep: Sweep, scope: str, tolerance: float) -> str:
+    """Return what the tokens that all depths share would choose, as one sentence."""
+    shared = sweep.on_shared_tokens()
+    if shared is None:
+        return (
+            "No two depths decoded the same tokens for long enough to compare them on these alone."
+        )
+    said = [f"{n} {shared.verdict(n, scope, tolerance).answer}" for n in shared.groups()]
+    return f"Over the tokens that all depths share, {scope}, the answers are: {', '.join(said)}."
+
+
 def answers(sweeps: list[Sweep]) -> str:
     """Return the front page's answers as Markdown, one line a machine and workload."""
     if not sweeps:
@@ -198,7 +215,12 @@ def answers(sweeps: list[Sweep]) -> str:
     lines = []
     for sweep in sweeps:
         model = sweep.recorded.run.model
-        lines.append(f"**{sweep.machine}**, {model['name']} ({model['quantization']}):\n")
+        small = model.get("parameters", 0) < SMALL_MODEL
+        limit = "; what is best for it says nothing of a large model" if small else ""
+        lines.append(
+            f"**{sweep.machine}**, {model['name']} ({model['quantization']}, "
+            f"{model.get('parameters', 0) / 1e6:.1f}M parameters{limit}):\n"
+        )
         lines += [f"- {sentence(sweep, sweep.verdict(name))}" for name in sweep.groups()]
         lines.append("")
     return "\n".join(lines)

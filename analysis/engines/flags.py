@@ -107,7 +107,21 @@ def arguments(
                 )
             continue
         chosen += [name] if value is True else [name, str(value)]
+    _check_own(spec)
     return [*chosen, *spec.server_args]
+
+
+def _check_own(spec: SweepSpec) -> None:
+    """Refuse flags of a user's that would change what the sweep itself sets, depth above all."""
+    ours = {name for flag in FLAGS for name in flag.names}
+    ours |= {"--model", "-m", "--host", "--port", "--spec-type", "--api-key"}
+    taken = sorted({a.partition("=")[0] for a in spec.server_args} & ours)
+    if taken:
+        raise EngineError(
+            f"`server_args` may not hold {', '.join(taken)}",
+            "the sweep sets these itself",
+            "use the parameter of that name instead, such as context, threads or depths",
+        )
 
 
 def spec_type(binary: ServerBinary, spec: SweepSpec, depth: int) -> list[str]:
