@@ -124,3 +124,11 @@ def test_flags_in_the_environment_do_not_reach_a_launch(monkeypatch: pytest.Monk
     monkeypatch.setenv("GGML_VK_VISIBLE_DEVICES", "1")
     assert "LLAMA_ARG_N_PARALLEL" not in binary.environment()
     assert binary.settings()["GGML_VK_VISIBLE_DEVICES"] == "1"  # this one passes, and is recorded
+
+
+@pytest.mark.parametrize("own", ["--spec-draft-n-max 3", "--port=1", "-c 99", "--api-key x"])
+def test_flags_that_the_sweep_sets_are_refused(
+    server_binary: binary.ServerBinary, own: str
+) -> None:
+    with pytest.raises(EngineError, match="may not hold"):
+        words(server_binary, SweepSpec(server_args=tuple(own.split())), 1)

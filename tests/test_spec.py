@@ -159,3 +159,18 @@ def test_a_mix_is_read(given_mix: Any, read: dict[str, float]) -> None:
 def test_a_mix_of_nonsense_is_refused(bad: Any) -> None:
     with pytest.raises(SpecError, match="`mix` must give weights above zero"):
         parameters.read({"mix": bad})
+
+
+def test_an_unclosed_quotation_is_refused() -> None:
+    with pytest.raises(SpecError, match="not a command line"):
+        SweepSpec(server_args='"unclosed')  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", ["5-0", "", "x", "1-"])
+def test_depths_that_name_no_depth_are_refused(bad: str) -> None:
+    import typer
+
+    from analysis import cli
+
+    with pytest.raises(typer.BadParameter):
+        cli._depths(bad)
