@@ -134,6 +134,9 @@ def published(notebook: Any, machine_name: str = "") -> str:
         title = notebook.cells[0]
         title.source = title.source.replace("on this machine", f"on {machine_name}", 1)
     for cell in notebook.cells:
+        figure = cell.metadata.get("mystnb", {}).get("figure")
+        if machine_name and figure:  # labels are unique in the book, which has a page a machine
+            figure["name"] = f"{machine_name}-{figure['name']}"
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
         if "injected-parameters" in cell.metadata.get("tags", []):

@@ -94,6 +94,18 @@ def test_paths_in_parameters_are_published_as_names() -> None:
     )
 
 
+def test_pages_of_two_machines_share_no_title_and_no_label() -> None:
+    source = ROOT / "notebooks" / "depth_sweep.ipynb"
+    found = []
+    for name in ("one-box", "two-box"):
+        notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
+        cells = json.loads(series.published(notebook, name))["cells"]
+        labels = [c["metadata"].get("mystnb", {}).get("figure", {}).get("name") for c in cells]
+        found.append({"".join(cells[0]["source"]).splitlines()[0], *filter(None, labels)})
+    assert len(found[0]) >= 4
+    assert not found[0] & found[1]
+
+
 def test_nbval_replays_the_page_strictly(
     executed: Path, machines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
