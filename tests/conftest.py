@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,11 @@ SAMPLE = Sample(
     clock_before_mhz=None, clock_after_mhz=None, load_before=0.0, load_after=0.0, others_cpu=0.0,
     started="2026-01-01T00:00:00Z",
 )  # fmt: skip
+
+
+def interruptible() -> None:
+    """Let a child hear SIGINT, which a shell ignores for what it starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run_record(spec: SweepSpec | None = None, key: str = "k" * 12) -> Run:

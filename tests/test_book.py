@@ -16,6 +16,7 @@ import pytest
 from analysis import gallery, model, report, series, store
 from analysis.errors import SpecError
 from analysis.series import SeriesError
+from tests.conftest import interruptible
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = {
@@ -273,6 +274,7 @@ def test_an_interrupted_series_leaves_nothing_running(tmp_path: Path, number: in
     process = subprocess.Popen(
         [sys.executable, "-m", "analysis.cli", *words, *given],
         env=os.environ | {"SPECDEPTH_MACHINES": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
+        preexec_fn=interruptible,
     )  # fmt: skip
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:

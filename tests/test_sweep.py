@@ -18,6 +18,7 @@ from analysis.errors import EngineError, ModelError, StoreError
 from analysis.prompts import Encoded, Prompt
 from analysis.request import groups, requests
 from analysis.spec import SweepSpec
+from tests.conftest import interruptible
 
 TINY = SweepSpec(
     workloads=("short", "code"), depths=(0, 2), prompts=2, rounds=2, n_predict=48, context=1024,
@@ -267,7 +268,9 @@ spec = dataclasses.replace(TINY, n_predict=60000, context=65536, depths=(0,), pr
                            server_args=("--ignore-eos",))
 measure(Path({str(tmp_path)!r}), spec)
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, preexec_fn=interruptible
+    )
     deadline = time.monotonic() + 60
     logs: list[Path] = []
     while time.monotonic() < deadline and not logs:
