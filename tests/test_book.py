@@ -283,7 +283,12 @@ def test_an_interrupted_series_leaves_nothing_running(tmp_path: Path, number: in
         time.sleep(0.05)
     family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(number)
-    process.communicate(timeout=60)
+    try:
+        process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        for left in (process, *family):
+            left.kill()
+        raise
     assert process.returncode not in (0, None)
     assert len(family) >= 2  # the kernel and the server
     _, alive = psutil.wait_procs(family, timeout=20)
