@@ -286,7 +286,8 @@ def test_an_interrupted_series_leaves_nothing_running(tmp_path: Path, number: in
     try:
         process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
-        for left in (process, *family):
+        process.kill()
+        for left in family:
             left.kill()
         raise
     assert process.returncode not in (0, None)
