@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from analysis import store
-from analysis.engines.llama_server import LlamaServer
+from analysis.engines.process import Engine
 from analysis.launch import Bench
 from analysis.lossless import divergences, pairs
 from analysis.records import Divergence
@@ -12,7 +12,7 @@ CANDIDATES = 50  # how many of the likeliest tokens are searched for the two tha
 
 
 def audit(bench: Bench, writer: store.Writer, recorded: store.Recorded) -> None:
-    """Record each new divergence with its margin, asked of a depth-0 server."""
+    """Record each new divergence with its margin, asked of an engine at depth 0."""
     known = {(d.workload, d.prompt_id, d.depth) for d in recorded.divergences}
     new = [
         d for d in divergences(recorded) if (d.workload, d.prompt_id, d.depth) not in known
@@ -21,10 +21,10 @@ def audit(bench: Bench, writer: store.Writer, recorded: store.Recorded) -> None:
         return
     prompts = {(e.prompt.workload, e.prompt.prompt_id): e.tokens for e in bench.encoded}
     base = {(z.workload, z.prompt_id): z.tokens for z, _ in pairs(recorded)}
-    with bench.server(0, "margins") as server:
+    with bench.engine(0, "margins") as engine:
         for d in new:
             key = (d.workload, d.prompt_id)
-            margin = _margin(server, (*prompts[key], *base[key][: d.position]), d)
+            margin = _margin(engine, (*prompts[key], *base[key][: d.position]), d)
             writer.add(
                 Divergence(
                     d.workload, d.prompt_id, d.depth, d.position, d.token_depth_0, d.token, margin
@@ -32,11 +32,9 @@ def audit(bench: Bench, writer: store.Writer, recorded: store.Recorded) -> None:
             )
 
 
-def _margin(server: LlamaServer, context: tuple[int, ...], d: Divergence) -> float | None:
+def _margin(engine: Engine, context: tuple[int, ...], d: Divergence) -> float | None:
     """Return the difference of the two tokens' log probabilities after `context`, or None."""
-    answer = server.complete(context, n_predict=1, temperature=0.0, n_probs=CANDIDATES)
-    listed = answer.get("completion_probabilities") or [{}]
-    likely = {int(t["id"]): float(t["logprob"]) for t in listed[0].get("top_logprobs", ())}
+    likely = engine.likeliest(context, CANDIDATES)
     if d.token_depth_0 not in likely or d.token not in likely:
         return None
     return round(likely[d.token_depth_0] - likely[d.token], 6)

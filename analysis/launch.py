@@ -1,4 +1,4 @@
-"""One launch: a server at one depth, its warm-up, its requests, and what it said of itself."""
+"""One launch: an engine at one depth, its warm-up, its requests, and what it said of itself."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis import logs as engine_logs
-from analysis import machine, store
-from analysis.engines.binary import ServerBinary
-from analysis.engines.flags import arguments
-from analysis.engines.llama_server import NO_COUNTERS, LlamaServer
+from analysis import machine, steps, store
+from analysis.engines import choose
+from analysis.engines.process import NO_COUNTERS, Engine
 from analysis.errors import EngineError
 from analysis.lossless import Prefixes
 from analysis.paths import last_part, redacted
@@ -29,19 +28,16 @@ class Bench:
     """What all launches of a run share."""
 
     spec: SweepSpec
-    binary: ServerBinary
+    build: choose.Build
     model: Path
     encoded: tuple[Encoded, ...]
     run: str
     logs: Path
 
-    def server(self, depth: int, name: str) -> LlamaServer:
-        """Return a server at a depth, not started yet, with its log under this name."""
-        return LlamaServer(
-            self.binary,
-            lambda port: arguments(self.binary, self.spec, depth, self.model, port),
-            self.logs / f"{name}.log",
-        )
+    def engine(self, depth: int, name: str) -> Engine:
+        """Return an engine at a depth, not started yet, with its log under this name."""
+        log = self.logs / f"{name}.log"
+        return choose.make(self.build, self.spec, depth, self.model, log)
 
 
 @dataclass(frozen=True)
@@ -61,9 +57,9 @@ def measure_launch(
     prefixes: Prefixes,
     attempt: int = 0,
 ) -> bool:
-    """Start a server, make the requests that are not done yet, stop it; record everything.
+    """Start an engine, make the requests that are not done yet, stop it; record everything.
 
-    A request that fails is recorded with its error, and so is a server that does not start; the
+    A request that fails is recorded with its error, and so is an engine that does not start; the
     sweep then goes on with its next launch. Returns whether there was anything to measure.
     """
     name = f"r{planned.round}-d{planned.depth}-{attempt}-{planned.order}"
@@ -80,7 +76,7 @@ def measure_launch(
     ]
     if all(request.warm_up for _, group in todo for request in group):
         return False
-    server = bench.server(planned.depth, name)
+    engine = bench.engine(planned.depth, name)
     launch = Launch(
         launch=name, round=planned.round, order=planned.order, depth=planned.depth,
         arm=bench.spec.arm, command="", load_ms=0.0, counters=vars(NO_COUNTERS), placement={},
@@ -89,28 +85,28 @@ def measure_launch(
     )  # fmt: skip
     whole: machine.Company | None = None
     try:
-        with server:
-            whole = machine.Company(server.pid)
-            log = server.log.read_text(errors="replace")
+        with engine:
+            whole = machine.Company(engine.pid)
+            log = engine.log.read_text(errors="replace")
             layers = engine_logs.placement(log)["layers_on_device"]
-            _ask_all(bench, server, replace(blank, layers_on_device=layers), todo, writer, missing)
+            _ask_all(bench, engine, replace(blank, layers_on_device=layers), todo, writer, missing)
             # Before the stop: what a process that is gone had used can not be read.
-            launch = replace(launch, counters=vars(server.counters()), others_cpu=whole.share())
+            launch = replace(launch, counters=vars(engine.counters()), others_cpu=whole.share())
     except EngineError as error:
-        if whole is None:  # a server that never started has made no request of its own
+        if whole is None:  # an engine that never started has made no request of its own
             failed = wanted[0].begin(blank, 0)
             writer.add(replace(failed, error=str(error), stop="error"))
     finally:
-        log = server.log.read_text(errors="replace") if server.log.is_file() else ""
+        log = engine.log.read_text(errors="replace") if engine.log.is_file() else ""
         writer.add(
             replace(
                 launch,
-                command=without_paths(server.command),
-                load_ms=round(server.load_ms, 1),
+                command=without_paths(engine.command),
+                load_ms=round(engine.load_ms, 1),
                 placement=engine_logs.placement(log),
-                peak_rss_mib=server.peak_rss_mib,
-                exit_code=server.exit_code,
-                stopped_by=server.stopped_by,
+                peak_rss_mib=engine.peak_rss_mib,
+                exit_code=engine.exit_code,
+                stopped_by=engine.stopped_by,
             )
         )
     return True
@@ -118,26 +114,26 @@ def measure_launch(
 
 def _ask_all(
     bench: Bench,
-    server: LlamaServer,
+    engine: Engine,
     blank: Sample,
     todo: list[tuple[int, list[Request]]],
     writer: store.Writer,
     missing: Callable[[Request], bool],
 ) -> None:
-    """Make all requests and store what was missing; ends early when the server has died."""
-    company = machine.Company(server.pid)
+    """Make all requests and store what was missing; ends early when the engine has died."""
+    company = machine.Company(engine.pid)
     for place, group in todo:
         began = time.monotonic()
         while True:
             stored = set()
-            for request, sample in zip(
-                group, ask(bench.spec, server, blank, group, place, company), strict=True
-            ):
+            answers = ask(bench.spec, engine, blank, group, place, company)
+            for request, (sample, traced) in zip(group, answers, strict=True):
                 key = store.sample_key(sample)
                 if missing(request) and key not in stored:
+                    steps.append(writer.path, sample, () if sample.warm_up else traced)
                     writer.add(sample)
                     stored.add(key)
-            if not server.alive():
+            if not engine.alive():
                 return
             if not group[0].warm_up or (time.monotonic() - began) * 1e3 > WARM_UP_MS:
                 break

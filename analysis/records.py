@@ -14,6 +14,10 @@ from typing import Any, Self
 FORMAT = 1
 
 
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 class _Record:
     """Conversion between a frozen dataclass and the dict of one JSON line."""
 
@@ -24,7 +28,7 @@ class _Record:
     def from_json(cls, values: dict[str, Any]) -> Self:
         """Make the record; fields of a later format are ignored, missing ones take defaults."""
         known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        return cls(**{k: v for k, v in values.items() if k in known})
+        return cls(**{k: _frozen(v) for k, v in values.items() if k in known})
 
 
 @dataclass(frozen=True)
@@ -118,16 +122,20 @@ class Sample(_Record):
 
 @dataclass(frozen=True)
 class Step(_Record):
-    """One verification, from the tracer: what was drafted, what was kept, what it cost."""
+    """One verification, from the tracer: what was drafted, what was kept, what it cost.
 
-    sample: str
-    step: int
+    The four times add up to the step. Work that a device does on its own is counted where it is
+    waited for.
+    """
+
     drafted: tuple[int, ...]
-    draft_probabilities: tuple[float, ...]
+    draft_probabilities: tuple[float, ...]  # of the drafted tokens, among the ten likeliest
     accepted: int
     chosen: int  # the target's own token after the accepted ones
-    draft_ms: float
-    verify_ms: float
+    draft_ms: float  # the head's passes over its own guesses
+    verify_ms: float  # the trunk's pass over the last token and the guesses
+    catch_up_ms: float  # the head's pass over the rows that the trunk has verified
+    rest_ms: float  # sampling, accepting, rolling back
 
 
 @dataclass(frozen=True)

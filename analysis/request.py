@@ -9,11 +9,11 @@ from itertools import groupby
 from typing import Any
 
 from analysis import machine
-from analysis.engines.llama_server import NO_COUNTERS, Counters, LlamaServer
+from analysis.engines.process import NO_COUNTERS, Counters, Engine
 from analysis.errors import EngineError
 from analysis.lossless import Prefixes
 from analysis.prompts import Encoded
-from analysis.records import Sample
+from analysis.records import Sample, Step
 from analysis.spec import PREFIX_ARM, SAMPLING, SweepSpec
 from analysis.speculation import MIN_TOKENS_FOR_SPEED
 
@@ -92,26 +92,26 @@ def groups(wanted: list[Request], busy_slots: int) -> list[list[Request]]:
 
 def ask(
     spec: SweepSpec,
-    server: LlamaServer,
+    engine: Engine,
     blank: Sample,
     group: list[Request],
     place: int,
     company: machine.Company,
-) -> list[Sample]:
-    """Make the requests of a group at once and return a sample for each, in order.
+) -> list[tuple[Sample, tuple[Step, ...]]]:
+    """Make the requests of a group at once and return a sample for each, in order, and its steps.
 
-    The drafting counters are of one request only when it is alone. A request that fails gives a
-    sample with its error.
+    Only the tracer gives steps. The drafting counters are of one request only when it is alone. A
+    request that fails gives a sample with its error.
     """
     clock, load = machine.clock_mhz(), machine.load_per_core()
-    before = _counters(server)
+    before = _counters(engine)
     with ThreadPoolExecutor(len(group)) as pool:
         try:
-            answers = list(pool.map(lambda r: _complete(spec, server, r), group))
+            answers = list(pool.map(lambda r: _complete(spec, engine, r), group))
         except BaseException:
-            server.stop(patience_s=1.0)  # an interrupt must not wait for the running requests
+            engine.stop(patience_s=1.0)  # an interrupt must not wait for the running requests
             raise
-    counted = _counters(server).since(before) if len(group) == 1 else NO_COUNTERS
+    counted = _counters(engine).since(before) if len(group) == 1 else NO_COUNTERS
     around: dict[str, Any] = {
         "clock_before_mhz": clock,
         "clock_after_mhz": machine.clock_mhz(),
@@ -120,32 +120,33 @@ def ask(
         "others_cpu": company.share(),
         "peak_device_mib": machine.device_memory_mib(),
     }
-    samples = []
+    samples: list[tuple[Sample, tuple[Step, ...]]] = []
     for request, (answer, client_ms, started) in zip(group, answers, strict=True):
         sample = replace(
             request.begin(blank, place), client_ms=client_ms, started=started, **around
         )
         if isinstance(answer, EngineError):
-            samples.append(replace(sample, error=str(answer), stop="error"))
+            samples.append((replace(sample, error=str(answer), stop="error"), ()))
         else:
-            samples.append(_filled(sample, answer, counted))
+            steps = tuple(Step.from_json(values) for values in answer.get("steps", ()))
+            samples.append((_filled(sample, answer, counted), steps))
     return samples
 
 
-def _counters(server: LlamaServer) -> Counters:
+def _counters(engine: Engine) -> Counters:
     """Return the counters, or none where they can not be had: an answer must not be lost."""
     try:
-        return server.counters()
+        return engine.counters()
     except EngineError:
         return NO_COUNTERS
 
 
 def _complete(
-    spec: SweepSpec, server: LlamaServer, request: Request
+    spec: SweepSpec, engine: Engine, request: Request
 ) -> tuple[dict[str, Any] | EngineError, float, str]:
     started, began = machine.utc_now(), time.perf_counter()
     try:
-        answer: dict[str, Any] | EngineError = server.complete(
+        answer: dict[str, Any] | EngineError = engine.complete(
             request.encoded.tokens,
             n_predict=request.n_predict,
             temperature=request.temperature,
@@ -158,7 +159,7 @@ def _complete(
 
 
 def _filled(sample: Sample, answer: dict[str, Any], counted: Counters) -> Sample:
-    """Fill a sample from the server's own answer and counters."""
+    """Fill a sample from the engine's own answer and counters."""
     timings = answer["timings"]
     predicted_n = int(timings["predicted_n"])
     accepted = timings.get("draft_n_accepted")

@@ -8,6 +8,7 @@ import json
 import shlex
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ WORKLOADS = ("short", "prose", "code", "long")
 DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
 PREFIX_ARM = "prefix"  # of a sample: a request over the tokens that all depths share
 ARMS = ("natural", "synthetic")
+ENGINES = ("llama-server", "tracer")
 # Fixed beside the temperature, so that builds with other defaults sample alike.
 SAMPLING = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0}
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
@@ -82,7 +84,7 @@ class SweepSpec:
 
         choose("drafter", DRAFTERS)
         choose("arm", ARMS)
-        choose("engine", ("llama-server",))
+        choose("engine", ENGINES)
         choose("prompt_format", ("auto", "raw", "chat"))
         choose("cache_type_k", CACHE_TYPES)
         choose("cache_type_v", CACHE_TYPES)
@@ -121,6 +123,8 @@ class SweepSpec:
             refuse("synthetic_rates", 'be given for arm "synthetic", and only for it')
         if rates and len(rates) < max(self.depths):
             refuse("synthetic_rates", f"have a value for each of {max(self.depths)} positions")
+        if self.engine == "tracer":
+            self._check_tracer(refuse)
         longest = self.long_prompt_tokens + self.n_predict
         if "long" in self.workloads and self.slot_context < longest:
             refuse(
@@ -129,6 +133,17 @@ class SweepSpec:
                 "slots",
                 "raise context, or leave out the workload long",
             )
+
+    def _check_tracer(self, refuse: Callable[..., None]) -> None:
+        """Refuse what only llama-server can do."""
+        if self.drafter not in ("mtp", "none"):
+            refuse("drafter", 'be mtp or none for engine="tracer"', "use llama-server for others")
+        for name, only in (("slots", 1), ("arm", "natural"), ("server", ""), ("server_args", ())):
+            if getattr(self, name) != only:
+                refuse(name, f'be {only!r} for engine="tracer"', "use llama-server for others")
+        for name in ("kv_unified", "fit_target_mib"):
+            if getattr(self, name) is not None:
+                refuse(name, 'be left out for engine="tracer"', "use llama-server for it")
 
     @property
     def slot_context(self) -> int:

@@ -17,13 +17,12 @@ from typing import IO, Any
 import pandas as pd
 
 from analysis.errors import StoreError
-from analysis.records import FORMAT, Divergence, Launch, Run, Sample, Step, _Record
+from analysis.records import FORMAT, Divergence, Launch, Run, Sample, _Record
 
 KINDS: dict[str, type[_Record]] = {
     "run": Run,
     "launch": Launch,
     "sample": Sample,
-    "step": Step,
     "divergence": Divergence,
 }
 
@@ -36,7 +35,6 @@ class Recorded:
     run: Run
     samples: tuple[Sample, ...] = ()
     launches: tuple[Launch, ...] = ()
-    steps: tuple[Step, ...] = ()
     divergences: tuple[Divergence, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -94,7 +92,6 @@ def read(path: Path) -> Recorded:
         run=records["run"][0],
         samples=samples,
         launches=tuple(records["launch"]),
-        steps=tuple(records["step"]),
         divergences=tuple(records["divergence"]),
         notes=("the last line is torn: an interrupted write",) if torn else (),
     )
@@ -116,7 +113,6 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[str, _Record]:
                 f"this version reads up to {FORMAT}",
                 "update specdepth",
             )
-        values = {k: _tuples(v) for k, v in values.items()}
         return kind, KINDS[kind].from_json(values)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
@@ -124,10 +120,6 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[str, _Record]:
             f"{type(error).__name__}: {error}",
             "restore the file from version control; nothing was changed",
         ) from None
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class Writer:

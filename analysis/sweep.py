@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis import lossless, machine, model, prompts, records, store
 from analysis.audit import audit
-from analysis.engines import binary as engine_binary
+from analysis.engines import binary, choose
 from analysis.errors import EngineError, StoreError
 from analysis.folders import machines_folder
 from analysis.launch import Bench, PlannedLaunch, measure_launch
@@ -46,7 +46,7 @@ def measure(
 ) -> store.Recorded:
     """Measure what is not yet measured of a spec, and return all its samples.
 
-    Samples go to ``<folder>/<machine>/samples/<notebook>-<key>.jsonl`` and the servers' logs to
+    Samples go to ``<folder>/<machine>/samples/<notebook>-<key>.jsonl`` and the engines' logs to
     ``logs`` beside it. Interrupted at any moment, a second call continues. With
     ``SPECDEPTH_REPLAY=1`` nothing is started and the stored samples are returned.
 
@@ -59,10 +59,7 @@ def measure(
     samples = (folder or machines_folder()) / here_facts.name / "samples"
     if replaying():
         return find(samples, notebook, spec)
-    server = engine_binary.probe(spec.server)
-    for warning in server.warnings():
-        if "can not start" in warning and spec.drafter == "mtp":
-            raise EngineError("this llama-server can not draft", warning, "use another build")
+    build = choose.probe(spec)
     path = model.resolve(spec.model)
     facts = model.facts(path)
     model.check_drafter(facts, spec.drafter, spec.depths)
@@ -70,11 +67,11 @@ def measure(
     key = spec.key(
         model=facts.sha256,
         draft=drafts,
-        engine=server.fingerprint,
-        settings=engine_binary.settings(),
+        engine=build.fingerprint,
+        settings=binary.settings(),
     )
     file = samples / f"{notebook}-{key}.jsonl"
-    bench = Bench(spec, server, path, (), f"{notebook}-{key}", samples / "logs" / key)
+    bench = Bench(spec, build, path, (), f"{notebook}-{key}", samples / "logs" / key)
     bench = replace(bench, encoded=_encode(bench, facts))
     run = _run_facts(bench, notebook, key, here_facts, facts)
     with store.Writer(file, run) as writer:
@@ -92,7 +89,7 @@ def measure(
 def _run_facts(
     bench: Bench, notebook: str, key: str, here: records.Machine, facts: model.ModelFacts
 ) -> records.Run:
-    server = bench.binary
+    build = bench.build
     return records.Run(
         run=bench.run,
         key=key,
@@ -101,12 +98,12 @@ def _run_facts(
         machine=here.to_json(),
         model=facts.to_json(),
         engine={
-            "version": server.version,
-            "build": server.build,
-            "commit": server.commit,
-            "fingerprint": server.fingerprint[:16],
-            "settings": engine_binary.settings(),
-            "flags": sorted(server.flags),
+            "version": build.version,
+            "build": build.build,
+            "commit": build.commit,
+            "fingerprint": build.fingerprint[:16],
+            "settings": binary.settings(),
+            "flags": sorted(build.flags),
         },
         packages=machine.packages(),
         prompt_facts={e.key: e.facts for e in bench.encoded},
@@ -142,7 +139,7 @@ def _encode(bench: Bench, facts: model.ModelFacts) -> tuple[prompts.Encoded, ...
         spec.prompt_format == "auto" and facts.has_chat_template
     )
     texts = [p for w in spec.workloads for p in prompts.load(w, spec.prompt_count(w))]
-    with bench.server(0, "encode") as engine:
+    with bench.engine(0, "encode") as engine:
         return tuple(prompts.encode(engine, prompt, spec, chat=chat) for prompt in texts)
 
 

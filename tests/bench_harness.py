@@ -25,7 +25,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(spec, binary.probe(), model.embedded_path(), (), "bench", Path(folder))
         for depth in (0, 2, 5):
-            with bench.server(depth, f"depth{depth}") as server:
+            with bench.engine(depth, f"depth{depth}") as server:
                 prompt = server.tokenize("def add(a, b):\n    return")
                 settings = {"n_predict": TOKENS, "ignore_eos": True, "seed": 1}
                 server.complete(prompt, **settings)

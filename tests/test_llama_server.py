@@ -13,7 +13,8 @@ import pytest
 
 from analysis.engines.binary import ServerBinary
 from analysis.engines.flags import arguments
-from analysis.engines.llama_server import Counters, LlamaServer, parse_metrics
+from analysis.engines.llama_server import LlamaServer, parse_metrics
+from analysis.engines.process import Counters
 from analysis.errors import EngineError
 from analysis.spec import SweepSpec
 
