@@ -1,4 +1,4 @@
-"""The command line: ``specdepth doctor | run | verdict | book``."""
+"""The command line: ``specdepth doctor | run | verdict | traffic | book``."""
 
 from __future__ import annotations
 
@@ -156,6 +156,34 @@ def verdict(
         summary.show(sweep, tolerance)
         if len(recorded) > 1:
             print(f"runs of this machine: {', '.join(r.run.run for r in recorded)}")
+
+
+@app.command()
+@_plainly
+def traffic(
+    logs: Annotated[list[Path] | None, typer.Argument(help="Logs of a llama-server.")] = None,
+    url: Annotated[str, typer.Option(help="A running server instead, such as http://…:8080.")] = "",
+    as_json: Json = False,
+    each: Annotated[bool, typer.Option(help="Every request as well.")] = False,
+) -> None:
+    """Print how often drafts were accepted on your own traffic."""
+    from analysis import summary
+    from analysis import traffic as own
+
+    if bool(logs) == bool(url):
+        raise typer.BadParameter("give the logs of a llama-server, or --url")
+    if url:
+        summary.show_counters(own.of_server(url), as_json=as_json)
+        return
+    requests = own.load(logs or [])
+    found = own.groups(requests)
+    if as_json:
+        listed = [dataclasses.asdict(r) | {"steps": r.steps} for r in requests]
+        print(json.dumps({"groups": [s.to_json() for s in found], "requests": listed}, indent=1))
+        return
+    singles = [own.summary(f"request {i}", [r]) for i, r in enumerate(requests, 1)] if each else []
+    summary.show_rows(own.rows([*found, *singles]))
+    print(own.against_note(found[0]))
 
 
 @app.command()

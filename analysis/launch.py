@@ -130,7 +130,7 @@ def _ask_all(
             for request, (sample, traced) in zip(group, answers, strict=True):
                 key = store.sample_key(sample)
                 if missing(request) and key not in stored:
-                    steps.append(writer.path, sample, () if sample.warm_up else traced)
+                    steps.append(writer.path, sample, None if sample.warm_up else traced)
                     writer.add(sample)
                     stored.add(key)
             if not engine.alive():

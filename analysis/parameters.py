@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from analysis.errors import SpecError
-from analysis.spec import WORKLOADS, SweepSpec
+from analysis.paths import last_part
+from analysis.spec import WORKLOADS, SweepSpec, coerce
 from analysis.verdict import TOLERANCE
 
 _IPYTHON = {"In", "Out", "exit", "quit", "open", "get_ipython"}
+
+
+@dataclass(frozen=True)
+class Tracing:
+    """What the tracer is run for, beside the engine's own measurements."""
+
+    prompts: int = 4  # of each workload but long; 0 leaves the tracer out
+    rounds: int = 3  # fresh child processes a depth
+    p_min: tuple[float, ...] = (0.5, 0.8)  # beside none
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,8 @@ class PageParameters:
     machines_folder: Path | None  # None: book/machines of the checkout
     tolerance: float
     mix: dict[str, float]  # weights of the workloads in the mix; 1 where not named
+    tracing: Tracing = Tracing()
+    traffic_log: str = ""  # path of a llama-server log
 
 
 def weights(value: Any) -> dict[str, float]:
@@ -48,11 +61,12 @@ def weights(value: Any) -> dict[str, float]:
     return found
 
 
-def read(names: Mapping[str, Any]) -> PageParameters:
+def read(names: Mapping[str, Any], *, traces: bool = False) -> PageParameters:
     """Read a notebook's ``globals()`` right after its parameters.
 
     papermill only warns of a misspelt parameter, and the page would be of other settings than
-    its reader asked for.
+    its reader asked for. `traces` tells that the page also has the parameters of the tracer and of
+    a log of real traffic.
 
     Raises
     ------
@@ -68,6 +82,7 @@ def read(names: Mapping[str, Any]) -> PageParameters:
     }
     machine = str(given.pop("machine", ""))
     folder = str(given.pop("machines_folder", ""))
+    log = str(given.pop("traffic_log", "")) if traces else ""
     mix = weights(given.pop("mix", {}))
     tolerance = given.pop("tolerance", TOLERANCE)
     try:
@@ -76,14 +91,32 @@ def read(names: Mapping[str, Any]) -> PageParameters:
         tolerance = 0.0
     if not 0 < tolerance <= 1:
         raise SpecError("`tolerance` must lie in (0, 1]", repr(names.get("tolerance")))
+    tracing = _tracing(given) if traces else Tracing()
     known = {f.name for f in fields(SweepSpec)}
     unknown = sorted(set(given) - known)
     if unknown:
         more = {"machine", "machines_folder", "tolerance", "mix"}
+        more |= {"traffic_log", *(f"traced_{f.name}" for f in fields(Tracing))} if traces else set()
         raise SpecError(
             f"unknown parameter {', '.join(unknown)}",
             "",
             f"known are {', '.join(sorted(known | more))}",
         )
+    if log and not Path(log).expanduser().is_file():
+        raise SpecError("`traffic_log` is no file", last_part(log), "give a llama-server log")
     where = Path(folder) if folder else None
-    return PageParameters(SweepSpec(**given), machine, where, tolerance, mix)
+    return PageParameters(SweepSpec(**given), machine, where, tolerance, mix, tracing, log)
+
+
+def _tracing(given: dict[str, Any]) -> Tracing:
+    """Take the parameters of the tracer out of `given`."""
+    values = {f.name: given.pop(f"traced_{f.name}", f.default) for f in fields(Tracing)}
+    hints = typing.get_type_hints(Tracing)
+    tracing = Tracing(**{k: coerce(f"traced_{k}", v, hints[k]) for k, v in values.items()})
+    if tracing.prompts < 0 or tracing.rounds < 1 or any(not 0 < p <= 1 for p in tracing.p_min):
+        raise SpecError(
+            "`traced_prompts` must be at least 0, `traced_rounds` at least 1, and each of "
+            "`traced_p_min` lie in (0, 1]",
+            str(tracing),
+        )
+    return tracing

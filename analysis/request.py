@@ -16,6 +16,7 @@ from analysis.prompts import Encoded
 from analysis.records import Sample, Step
 from analysis.spec import PREFIX_ARM, SAMPLING, SweepSpec
 from analysis.speculation import MIN_TOKENS_FOR_SPEED
+from analysis.steps import Traced
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def ask(
     group: list[Request],
     place: int,
     company: machine.Company,
-) -> list[tuple[Sample, tuple[Step, ...]]]:
+) -> list[tuple[Sample, Traced | None]]:
     """Make the requests of a group at once and return a sample for each, in order, and its steps.
 
     Only the tracer gives steps. The drafting counters are of one request only when it is alone. A
@@ -120,16 +121,15 @@ def ask(
         "others_cpu": company.share(),
         "peak_device_mib": machine.device_memory_mib(),
     }
-    samples: list[tuple[Sample, tuple[Step, ...]]] = []
+    samples: list[tuple[Sample, Traced | None]] = []
     for request, (answer, client_ms, started) in zip(group, answers, strict=True):
         sample = replace(
             request.begin(blank, place), client_ms=client_ms, started=started, **around
         )
         if isinstance(answer, EngineError):
-            samples.append((replace(sample, error=str(answer), stop="error"), ()))
+            samples.append((replace(sample, error=str(answer), stop="error"), None))
         else:
-            steps = tuple(Step.from_json(values) for values in answer.get("steps", ()))
-            samples.append((_filled(sample, answer, counted), steps))
+            samples.append((_filled(sample, answer, counted), _traced(answer)))
     return samples
 
 
@@ -156,6 +156,13 @@ def _complete(
     except EngineError as error:
         answer = error
     return answer, round((time.perf_counter() - began) * 1e3, 3), started
+
+
+def _traced(answer: dict[str, Any]) -> Traced | None:
+    if "steps" not in answer:
+        return None
+    steps = tuple(Step.from_json(values) for values in answer["steps"])
+    return Traced(steps, {int(k): str(v) for k, v in answer["pieces"].items()})
 
 
 def _filled(sample: Sample, answer: dict[str, Any], counted: Counters) -> Sample:

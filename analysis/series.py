@@ -79,7 +79,7 @@ def page_parameters(notebook: str, parameters: Mapping[str, Any]) -> PageParamet
             f"known are {', '.join(sorted(listed))}",
         )
     defaults = {name: ast.literal_eval(cell["default"]) for name, cell in listed.items()}
-    return read(defaults | dict(parameters))
+    return read(defaults | dict(parameters), traces="traced_prompts" in listed)
 
 
 def run_notebook(

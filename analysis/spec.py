@@ -69,7 +69,7 @@ class SweepSpec:
         for field in dataclasses.fields(self):
             wanted = typing.get_type_hints(type(self))[field.name]
             object.__setattr__(
-                self, field.name, _coerce(field.name, getattr(self, field.name), wanted)
+                self, field.name, coerce(field.name, getattr(self, field.name), wanted)
             )
         object.__setattr__(self, "depths", tuple(sorted({0, *self.depths})))
         self._check()
@@ -175,7 +175,7 @@ class SweepSpec:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _coerce(name: str, value: Any, wanted: Any) -> Any:
+def coerce(name: str, value: Any, wanted: Any) -> Any:
     """Bring a value, perhaps text from a command line, to the type of its field."""
     if isinstance(wanted, types.UnionType):
         if value is None or (isinstance(value, str) and value.lower() in ("", "none", "null")):
@@ -183,7 +183,7 @@ def _coerce(name: str, value: Any, wanted: Any) -> Any:
         wanted = next(t for t in typing.get_args(wanted) if t is not type(None))
     if typing.get_origin(wanted) is tuple:
         inner = typing.get_args(wanted)[0]
-        return tuple(_coerce(name, v, inner) for v in _as_list(name, value, inner))
+        return tuple(coerce(name, v, inner) for v in _as_list(name, value, inner))
     problem = SpecError(f"`{name}` must be {_say(wanted)}", repr(value))
     if wanted is str:
         if not isinstance(value, str):

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -30,14 +31,23 @@ def sample_id(sample: Sample) -> str:
     return f"{sample.launch}/{sample.order}"
 
 
-def append(samples: Path, sample: Sample, steps: Sequence[Step]) -> None:
-    """Write a sample's steps, and wait until they are on the disk; nothing for no steps."""
-    if not steps:
+@dataclass(frozen=True)
+class Traced:
+    """The steps of one sample, and the texts of the tokens in them."""
+
+    steps: tuple[Step, ...]
+    pieces: dict[int, str]
+
+
+def append(samples: Path, sample: Sample, traced: Traced | None) -> None:
+    """Write a sample's steps, and wait until they are on the disk; nothing for None."""
+    if traced is None:
         return
     file = path_of(samples)
     file.parent.mkdir(parents=True, exist_ok=True)
-    columns = {name: [getattr(s, name) for s in steps] for name in _FIELDS}
-    line = json.dumps({"sample": sample_id(sample), **columns}, separators=(",", ":"))
+    columns = {name: [getattr(s, name) for s in traced.steps] for name in _FIELDS}
+    values = {"sample": sample_id(sample), **columns, "pieces": traced.pieces}
+    line = json.dumps(values, separators=(",", ":"))
     with file.open("ab+") as sink:
         if sink.tell() and not _ends_well(file):
             sink.write(b"\n")  # a torn line keeps to itself
@@ -52,7 +62,7 @@ def _ends_well(file: Path) -> bool:
         return source.read(1) == b"\n"
 
 
-def read(samples: Path) -> dict[str, tuple[Step, ...]]:
+def read(samples: Path) -> dict[str, Traced]:
     """Return the steps by sample name; empty where the run has none.
 
     Raises
@@ -63,13 +73,14 @@ def read(samples: Path) -> dict[str, tuple[Step, ...]]:
     file = path_of(samples)
     if not file.is_file():
         return {}
-    found: dict[str, tuple[Step, ...]] = {}
+    found: dict[str, Traced] = {}
     for line in file.read_bytes().split(b"\n"):
         try:
             values = json.loads(line)
             name = values.pop("sample")
             rows = zip(*(values[f] for f in _FIELDS), strict=True)
             steps = tuple(Step.from_json(dict(zip(_FIELDS, r, strict=True))) for r in rows)
+            pieces = {int(k): str(v) for k, v in values["pieces"].items()}
         except (ValueError, KeyError, AttributeError):
             continue
         if name in found:
@@ -78,11 +89,11 @@ def read(samples: Path) -> dict[str, tuple[Step, ...]]:
                 name,
                 "restore it from version control",
             )
-        found[name] = steps
+        found[name] = Traced(steps, pieces)
     return found
 
 
-def frame(samples: Sequence[Sample], steps: dict[str, tuple[Step, ...]]) -> pd.DataFrame:
+def frame(samples: Sequence[Sample], steps: dict[str, Traced]) -> pd.DataFrame:
     """Return one row a step, with its sample's workload, prompt, depth, round and order."""
     rows = [
         {
@@ -91,8 +102,8 @@ def frame(samples: Sequence[Sample], steps: dict[str, tuple[Step, ...]]) -> pd.D
             **dataclasses.asdict(step),
         }
         for s in samples
-        if not s.warm_up and s.error is None
-        for number, step in enumerate(steps.get(sample_id(s), ()))
+        if not s.warm_up and s.error is None and sample_id(s) in steps
+        for number, step in enumerate(steps[sample_id(s)].steps)
     ]  # fmt: skip
     columns = ["workload", "prompt_id", "depth", "round", "arm", "temperature", "step", *_FIELDS]
     return pd.DataFrame(rows, columns=columns)

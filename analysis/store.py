@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.errors import StoreError
 from analysis.records import FORMAT, Divergence, Launch, Run, Sample, _Record
+from analysis.spec import SweepSpec
 
 KINDS: dict[str, type[_Record]] = {
     "run": Run,
@@ -203,6 +204,26 @@ def same_spec(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:
     """Tell whether a stored run is of a spec: equal in all but the number of rounds."""
     apart = {k for k in stored.keys() | wanted.keys() if _lists(stored.get(k)) != wanted.get(k)}
     return apart <= {"rounds"}
+
+
+def covers(recorded: Recorded, wanted: SweepSpec) -> bool:
+    """Tell whether a stored run holds every request that a spec asks for.
+
+    It may hold further depths, workloads, prompts and rounds; all else must be equal.
+    """
+    stored, asked = recorded.run.spec, wanted.to_json()
+    free = {"rounds", "depths", "workloads", "prompts", "long_prompts", "lossless_prompts"}
+    if any(_lists(stored.get(k)) != v for k, v in asked.items() if k not in free):
+        return False
+    if any(stored[k] < asked[k] for k in ("prompts", "long_prompts")):
+        return False
+    done = {(s.depth, s.round, s.workload) for s in recorded.samples if not s.error}
+    return all(
+        (depth, number, workload) in done
+        for depth in wanted.depths
+        for number in range(wanted.rounds)
+        for workload in wanted.workloads
+    )
 
 
 def _lists(value: Any) -> Any:

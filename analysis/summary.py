@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -125,3 +126,27 @@ def show(sweep: Sweep, tolerance: float) -> None:
         console.print(table)
     for text in checks.warnings(sweep):
         console.print(f"warning: {text}", style="yellow", highlight=False)
+
+
+def show_rows(rows: list[dict[str, str]]) -> None:
+    """Print rows of text as a table on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for column in rows[0]:
+        table.add_column(column)
+    for row in rows:
+        table.add_row(*row.values())
+    Console().print(table)
+
+
+def show_counters(counted: dict[str, Any], *, as_json: bool) -> None:
+    """Print the counters of a running server; one reading has no interval."""
+    if as_json:
+        print(json.dumps(counted, indent=1))
+        return
+    for name, value in counted.items():
+        shown = [round(v, 3) for v in value] if isinstance(value, list) else value
+        print(f"{name:20} {round(shown, 3) if isinstance(shown, float) else shown}")
+    print("one reading of counters over the server's life: no interval; a log gives one")

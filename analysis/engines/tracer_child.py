@@ -66,7 +66,10 @@ def _answer(trace: Trace, asked: dict[str, Any]) -> dict[str, Any]:
 
 def _do(tracer: Tracer, op: str, arguments: dict[str, Any]) -> Any:
     if op == "complete":
-        return _answer(tracer.complete(**arguments), arguments)
+        trace = tracer.complete(**arguments)
+        used = {t for s in trace.steps for t in (*s.drafted, s.chosen)} | set(trace.tokens)
+        pieces = {t: native.piece(tracer.vocab, t).decode(errors="backslashreplace") for t in used}
+        return _answer(trace, arguments) | {"pieces": pieces}
     if op == "likeliest":
         return tracer.likeliest(**arguments)
     if op == "tokenize":

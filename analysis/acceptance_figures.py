@@ -1,0 +1,119 @@
+"""Figures of the acceptance page, in the book's style."""
+
+from __future__ import annotations
+
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+
+from analysis import acceptance
+from analysis.acceptance import Positions
+from analysis.decay import scopes
+from analysis.figures import NARROW, WIDE, style
+from analysis.half_steps import HALF_STEPS
+from analysis.stats import LIKE_THESE
+
+BINS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+
+
+def by_position(counts: dict[str, Positions]) -> Figure:
+    """Draw acceptance by position, one panel a workload, with the geometric line beside it."""
+    style()
+    columns = min(len(counts), 2)
+    rows = math.ceil(len(counts) / columns)
+    figure, panels = plt.subplots(
+        rows, columns, figsize=(3.9 * columns, 2.7 * rows), sharex=True, sharey=True, squeeze=False
+    )
+    colors = sns.color_palette()
+    for axes, (workload, own), color in zip(panels.flat, counts.items(), colors, strict=False):
+        ks = np.arange(1, own.depth + 1)
+        for scope, width in zip(scopes(counts)[::-1], (NARROW, WIDE), strict=False):
+            for k in ks:
+                mean = own.a(int(k))
+                found = None if mean is None else mean.interval(scope)
+                if found and math.isfinite(found.high):
+                    bounds = [max(found.low, 0), min(found.high, 1)]
+                    axes.plot([k, k], bounds, color=color, lw=width, solid_capstyle="butt")
+        means = [own.a(int(k)) for k in ks]
+        shown = [(k, m.estimate) for k, m in zip(ks, means, strict=True) if m is not None]
+        axes.plot(*zip(*shown, strict=True), "o-", color=color, mec="white", ms=5, lw=1)
+        alpha = own.alpha()
+        if alpha is not None:
+            line = np.linspace(1, own.depth, 60)
+            axes.plot(line, alpha.estimate**line, ls="--", lw=1, color="0.35")
+            axes.text(
+                own.depth, 0.93, f"dashed: constant chance {alpha.estimate:.2f}", ha="right",
+                fontsize=8, color="0.3",
+            )  # fmt: skip
+        axes.set_title(workload)
+        axes.set_ylim(0, 1)
+        axes.set_xticks(ks)
+    for axes in panels[-1]:
+        axes.set_xlabel("position in the draft, k")
+    for row in panels:
+        row[0].set_ylabel("first k all kept")
+    for axes in list(panels.flat)[len(counts) :]:
+        axes.set_visible(False)
+    plt.close(figure)
+    return figure
+
+
+def calibration(steps: pd.DataFrame) -> Figure:
+    """Draw the share of drafted tokens that were kept against the draft's own probability."""
+    style()
+    table = acceptance.calibration(steps, BINS)
+    figure, axes = plt.subplots(figsize=(5.4, 4.0))
+    color = sns.color_palette()[0]
+    axes.plot([0, 1], [0, 1], color="0.35", lw=1, ls="--")
+    axes.text(0.97, 0.9, "kept as often as believed", ha="right", va="top", fontsize=8, color="0.3")
+    for row in table.to_dict("records"):
+        prompts = [c for c in row["accepted"].components if c.unit == "prompt"]
+        found = type(row["accepted"])(row["accepted"].estimate, tuple(prompts)).interval(LIKE_THESE)
+        if math.isfinite(found.high):
+            axes.plot(
+                [row["probability"]] * 2, [max(found.low, 0), min(found.high, 1)], color=color,
+                lw=NARROW,
+            )  # fmt: skip
+        axes.annotate(
+            str(row["n"]), (row["probability"], found.estimate), textcoords="offset points",
+            xytext=(5, -9), fontsize=7, color="0.35",
+        )  # fmt: skip
+    points = [(r["probability"], r["accepted"].estimate) for r in table.to_dict("records")]
+    axes.plot(*zip(*points, strict=True), "o-", color=color, mec="white", ms=5, lw=1)
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("probability that the head gave its guess")
+    axes.set_ylabel("share of guesses kept, of those reached")
+    plt.close(figure)
+    return figure
+
+
+def half_steps(steps: pd.DataFrame) -> Figure:
+    """Draw the mean time of each part of a step, stacked, against draft depth."""
+    style()
+    mean = steps.groupby("depth")[list(HALF_STEPS)].mean()
+    figure, axes = plt.subplots(figsize=(5.8, 3.4))
+    bottom = np.zeros(len(mean))
+    names = {
+        "draft_ms": "draft", "verify_ms": "verify", "catch_up_ms": "head catches up",
+        "rest_ms": "accept, roll back",
+    }  # fmt: skip
+    hatches = ("", "//", "..", "xx")
+    for part, color, hatch in zip(HALF_STEPS, sns.color_palette(), hatches, strict=False):
+        values = mean[part].to_numpy()
+        axes.bar(
+            mean.index, values, bottom=bottom, color=color, label=names[part], width=0.7,
+            hatch=hatch, edgecolor="white", lw=0.5,
+        )  # fmt: skip
+        bottom = bottom + values
+    axes.set_xticks(list(mean.index))
+    axes.set_xlabel("draft depth n")
+    axes.set_ylabel("time of a step, ms")
+    axes.grid(axis="x", visible=False)
+    axes.legend(frameon=False, loc="upper left")
+    plt.close(figure)
+    return figure

@@ -1,0 +1,70 @@
+"""Figures quoted from others, with their sources, and what one constant chance makes of them."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import pandas as pd
+
+from analysis import geometric
+
+
+def _data(name: str) -> pd.DataFrame:
+    with resources.files("analysis").joinpath("data", name).open() as file:
+        return pd.read_csv(file)
+
+
+def note_acceptance() -> pd.DataFrame:
+    """Return the note's acceptance rates, as printed, with their source."""
+    return _data("note_002_acceptance.csv")
+
+
+def public_acceptance() -> pd.DataFrame:
+    """Return the public sweeps that state an acceptance rate."""
+    return _data("public_depth_sweeps.csv").dropna(subset=["acceptance"])
+
+
+def one_alpha() -> pd.DataFrame:
+    """Return what one constant chance, taken from depth 2, predicts at depth 5, and what is there.
+
+    The interval of a prediction is the reach of the printed figure's rounding.
+    """
+    rows = {}
+    quoted = {
+        "the note, short prompts": note_acceptance().assign(hardware="the note"),
+        **{f"public sweep, {h}": own for h, own in public_acceptance().groupby("hardware")},
+    }
+    for name, own in quoted.items():
+        rates = own.set_index("n_max")["acceptance"]
+        if not {2, 5} <= set(rates.index):
+            continue
+        digits = 2 if name.startswith("the note") else 3
+        at_5 = geometric.predicted(rates[2], 2, 5, 0.5 * 10**-digits)
+        rows[name] = {
+            "rate at depth 2": f"{rates[2]:.{digits}f}",
+            "constant chance from it": f"{geometric.alpha_of(rates[2], 2):.3f}",
+            "predicts at depth 5": f"{at_5.estimate:.3f} [{at_5.low:.3f}, {at_5.high:.3f}]",
+            "stated at depth 5": f"{rates[5]:.{digits}f}",
+            "source": str(own["source"].iloc[0]),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("measured by")
+
+
+def note_sentence() -> str:
+    """Return what one constant chance makes of the note's two figures, as one sentence."""
+    rates = note_acceptance().set_index("n_max")["acceptance"]
+    at_5 = geometric.predicted(rates[2], 2, 5, 0.005)
+    inside = at_5.low <= rates[5] <= at_5.high
+    others = public_acceptance().groupby("hardware")
+    measured = [
+        f"{own.set_index('n_max')['acceptance'][5]:.0%} ({h})"
+        for h, own in others
+        if {2, 5} <= set(own["n_max"])
+    ]
+    return (
+        f"One constant chance that gives the note's {rates[2]:.0%} at depth 2 "
+        f"({geometric.alpha_of(rates[2], 2):.2f}) predicts {at_5.estimate:.0%} at depth 5, where "
+        f"the note has {rates[5]:.0%} and a public sweep of the same shape measured "
+        f"{', '.join(measured)}: the note's two figures "
+        f"{'fit' if inside else 'do not fit'} one constant chance."
+    )
