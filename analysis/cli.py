@@ -104,11 +104,12 @@ def run(
             raise typer.BadParameter(f"--set needs NAME=VALUE: {pair!r}")
         given[name] = value
     chosen = tuple(n.strip() for n in notebooks.split(",") if n.strip()) or series.NOTEBOOKS
-    pages, sweep, tolerance = series.run_series(given, machine, chosen, quick=quick)
-    for page in pages:
+    made = series.run_series(given, machine, chosen, quick=quick)
+    for page in made.pages:
         print(f"wrote {page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page}")
-    summary.show(sweep, tolerance)
-    others = [r.run.run for r in gallery.runs(pages[0].parent)]
+    if made.sweep is not None:
+        summary.show(made.sweep, made.tolerance)
+    others = [r.run.run for r in gallery.runs(made.pages[0].parent, "*")]
     print(f"runs in this folder: {', '.join(others)}")
 
 
@@ -190,9 +191,9 @@ def traffic(
 @_plainly
 def book() -> None:
     """Build the book from the samples that are there, measuring nothing."""
-    from analysis import series
+    from analysis import pages, series
 
-    print(f"wrote {series.build_book().relative_to(series.root())}")
+    print(f"wrote {series.build_book().relative_to(pages.root())}")
 
 
 if __name__ == "__main__":

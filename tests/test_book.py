@@ -13,9 +13,9 @@ import nbformat
 import psutil
 import pytest
 
-from analysis import gallery, model, report, series, store
+from analysis import gallery, model, pages, report, series, store
 from analysis.errors import SpecError
-from analysis.series import SeriesError
+from analysis.pages import SeriesError
 from tests.conftest import interruptible
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -36,7 +36,7 @@ def executed(machines: Path) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECDEPTH_MACHINES", str(machines))
         patch.delenv("SPECDEPTH_REPLAY", raising=False)
-        return series.run_notebook("depth_sweep", TINY, machines / "tiny-box" / "depth_sweep.ipynb")
+        return pages.run_notebook("depth_sweep", TINY, machines / "tiny-box" / "depth_sweep.ipynb")
 
 
 def outputs(path: Path) -> str:
@@ -69,7 +69,7 @@ def test_running_it_again_replays_and_gives_the_same_page(
     monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
     monkeypatch.setenv("SPECDEPTH_REPLAY", "1")
     monkeypatch.setenv("SPECDEPTH_SERVER", "/bin/false")
-    again = series.run_notebook("depth_sweep", TINY, tmp_path / "again.ipynb")
+    again = pages.run_notebook("depth_sweep", TINY, tmp_path / "again.ipynb")
     assert outputs(again) == outputs(executed)
 
 
@@ -87,7 +87,7 @@ def test_paths_in_parameters_are_published_as_names() -> None:
         'server_args = "-ngl 99 --chat-template-file /home/me/t.jinja"'
     )
     cell.metadata["tags"] = ["injected-parameters"]
-    text = series.published(nbformat.v4.new_notebook(cells=[cell]))  # type: ignore[no-untyped-call]
+    text = pages.published(nbformat.v4.new_notebook(cells=[cell]))  # type: ignore[no-untyped-call]
     source = "".join(json.loads(text)["cells"][0]["source"])
     assert source == (
         'model = "x.gguf"\nmachine = "m"\ndepths = [0, 1]\nserver = "llama-server"\n'
@@ -100,7 +100,7 @@ def test_pages_of_two_machines_share_no_title_and_no_label() -> None:
     found = []
     for name in ("one-box", "two-box"):
         notebook = nbformat.read(source, as_version=4)  # type: ignore[no-untyped-call]
-        cells = json.loads(series.published(notebook, name))["cells"]
+        cells = json.loads(pages.published(notebook, name))["cells"]
         labels = [c["metadata"].get("mystnb", {}).get("figure", {}).get("name") for c in cells]
         found.append({"".join(cells[0]["source"]).splitlines()[0], *filter(None, labels)})
     assert len(found[0]) >= 4
@@ -131,7 +131,7 @@ def test_nbval_replays_the_page_strictly(
 
 def test_unknown_parameters_are_refused_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="no parameter roundz"):
-        series.run_notebook("depth_sweep", {"roundz": 1}, tmp_path / "x.ipynb")
+        pages.run_notebook("depth_sweep", {"roundz": 1}, tmp_path / "x.ipynb")
     assert not list(tmp_path.iterdir())
 
 
@@ -159,7 +159,7 @@ def test_a_failed_run_does_not_touch_the_published_page(tmp_path: Path) -> None:
     target = tmp_path / "depth_sweep.ipynb"
     target.write_text("published")
     with pytest.raises(SeriesError, match="depth_sweep failed"):
-        series.run_notebook("depth_sweep", TINY | {"server": "/bin/false"}, target)
+        pages.run_notebook("depth_sweep", TINY | {"server": "/bin/false"}, target)
     assert target.read_text() == "published"
     assert (tmp_path / "failed" / "depth_sweep.ipynb").is_file()
 
@@ -181,9 +181,11 @@ def test_the_series_writes_page_figure_and_verdict(
     executed: Path, machines: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
-    pages, sweep, tolerance = series.run_series(TINY | {"tolerance": 0.9}, "tiny-box")
-    assert pages == [executed]
-    assert (sweep.machine, tolerance) == ("tiny-box", 0.9)
+    given = {k: v for k, v in TINY.items() if k != "machine"} | {"tolerance": 0.9}
+    made = series.run_series(given, "tiny-box", ("depth_sweep",))
+    assert made.pages == [executed]
+    assert made.sweep is not None
+    assert (made.sweep.machine, made.tolerance) == ("tiny-box", 0.9)
     assert (executed.parent / "depth_sweep.png").read_bytes().startswith(b"\x89PNG")
 
 

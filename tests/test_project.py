@@ -171,10 +171,10 @@ def test_every_setting_of_a_sweep_is_a_parameter_of_its_notebook() -> None:
 
 
 def test_the_notebooks_defaults_are_the_specs() -> None:
-    from analysis import series
+    from analysis import pages
     from analysis.spec import SweepSpec
 
-    assert series.page_parameters("depth_sweep", {}).spec == SweepSpec()
+    assert pages.page_parameters("depth_sweep", {}).spec == SweepSpec()
 
 
 def test_a_machine_is_published() -> None:

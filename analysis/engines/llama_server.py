@@ -73,8 +73,7 @@ class LlamaServer(Engine):
         self.request_timeout_s = request_timeout_s
         self._client: httpx.Client | None = None
 
-    def start(self) -> None:
-        """Start the process and wait until it can answer."""
+    def _start(self) -> None:
         port = _free_port()
         key = secrets.token_urlsafe(24)
         deadline = time.monotonic() + self.start_timeout_s

@@ -74,7 +74,7 @@ class Engine(ABC):
         self._process: subprocess.Popen[bytes] | None = None
 
     @abstractmethod
-    def start(self) -> None:
+    def _start(self) -> None:
         """Start the process and wait until it can answer."""
 
     @abstractmethod
@@ -101,14 +101,18 @@ class Engine(ABC):
     def chat_prompt(self, message: str) -> str:
         """Return a user message in the form of the model's own chat template."""
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Start the process and wait until it can answer; a failed start leaves none behind."""
         began = time.monotonic()
         try:
-            self.start()
+            self._start()
         except BaseException:
             self.stop()
             raise
         self.load_ms = (time.monotonic() - began) * 1e3
+
+    def __enter__(self) -> Self:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -89,8 +89,7 @@ class TracerEngine(Engine):
         self._counted = Counters(0, 0, 0, ())
         self._rest = b""
 
-    def start(self) -> None:
-        """Start the child and wait until it has loaded the model."""
+    def _start(self) -> None:
         self.spawn((sys.executable, "-m", _MODULE), environment(), piped=True)
         threads = self.spec.threads or psutil.cpu_count(logical=False) or os.cpu_count() or 1
         settings = {
