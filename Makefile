@@ -47,6 +47,8 @@ lint: install
 bench: engine
 	@echo "== what the harness costs"
 	$(BIN)/python -m tests.bench_harness
+	@echo "== what the tracer costs"
+	$(BIN)/python -m tests.bench_tracer
 
 # A llama-server of one's own needs no build.
 engine: install

@@ -14,7 +14,7 @@ from analysis import acceptance
 from analysis.acceptance import Positions
 from analysis.decay import scopes
 from analysis.figures import NARROW, WIDE, style
-from analysis.half_steps import HALF_STEPS
+from analysis.half_steps import HALF_STEPS, mean_ms
 from analysis.stats import LIKE_THESE
 
 BINS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -93,7 +93,7 @@ def calibration(steps: pd.DataFrame) -> Figure:
 
 
 def half_steps(steps: pd.DataFrame) -> Figure:
-    """Draw the mean time of each part of a step, stacked, against draft depth."""
+    """Draw the mean time of each part of a step against draft depth, with the whole's interval."""
     style()
     mean = steps.groupby("depth")[list(HALF_STEPS)].mean()
     figure, axes = plt.subplots(figsize=(5.8, 3.4))
@@ -110,6 +110,10 @@ def half_steps(steps: pd.DataFrame) -> Figure:
             hatch=hatch, edgecolor="white", lw=0.5,
         )  # fmt: skip
         bottom = bottom + values
+    for depth in mean.index:
+        found = mean_ms(steps[steps["depth"] == depth], "step_ms")
+        if math.isfinite(found.high):
+            axes.plot([depth, depth], [found.low, found.high], color="0.15", lw=NARROW)
     axes.set_xticks(list(mean.index))
     axes.set_xlabel("draft depth n")
     axes.set_ylabel("time of a step, ms")

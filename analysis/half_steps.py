@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis import lossless, stats
 from analysis.report import Sweep
-from analysis.stats import LIKE_THESE, ON_THESE
+from analysis.stats import LIKE_THESE, ON_THESE, Interval
 from analysis.tables import interval
 from analysis.traces import Traces
 
@@ -21,18 +21,23 @@ def half_steps(traces: Traces) -> pd.DataFrame:
     """Return the mean cost of each part of a step by depth, in ms, for prompts like these."""
     frame = traces.steps()
     rows = {}
-    for depth, own in frame.groupby("depth"):
-        row = {}
-        for part in (*HALF_STEPS, "step_ms"):
-            values = own[list(HALF_STEPS)].sum(axis=1) if part == "step_ms" else own[part]
-            by_text = own.assign(value=values, text=own["workload"] + "/" + own["prompt_id"])
-            sums = by_text.groupby(["round", "text"])["value"].agg(["sum", "count"])
-            total, count = (sums[c].unstack("text").to_numpy(dtype=float) for c in ("sum", "count"))
-            row[part.removesuffix("_ms").replace("_", " ")] = interval(
-                stats.ratio(total, count).interval(LIKE_THESE)
-            )
-        rows[depth] = {"rows verified": str(int(str(depth)) + 1)} | row
+    for depth in sorted(frame["depth"].unique()):
+        own = frame[frame["depth"] == depth]
+        row = {
+            part.removesuffix("_ms").replace("_", " "): interval(mean_ms(own, part))
+            for part in (*HALF_STEPS, "step_ms")
+        }
+        rows[depth] = {"rows verified": str(depth + 1)} | row
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
+def mean_ms(steps: pd.DataFrame, part: str) -> Interval:
+    """Return the mean time of a part of some steps, or of all of it (``step_ms``), in ms."""
+    values = steps[list(HALF_STEPS)].sum(axis=1) if part == "step_ms" else steps[part]
+    by_text = steps.assign(value=values, text=steps["workload"] + "/" + steps["prompt_id"])
+    sums = by_text.groupby(["round", "text"])["value"].agg(["sum", "count"])
+    total, count = (sums[c].unstack("text").to_numpy(dtype=float) for c in ("sum", "count"))
+    return stats.ratio(total, count).interval(LIKE_THESE)
 
 
 def grid(traces: Traces) -> pd.DataFrame:

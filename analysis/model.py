@@ -51,6 +51,9 @@ def resolve(model: str) -> Path:
     if model == EMBEDDED:
         return embedded_path()
     path = Path(model).expanduser().absolute()  # a link keeps its own name
+    if path.is_dir():
+        inside = ", ".join(sorted(p.name for p in path.glob("*.gguf"))[:5]) or "no GGUF in it"
+        raise ModelError("the model is a folder", inside, "name the GGUF file itself")
     if not path.is_file():
         raise ModelError(
             "the model file is not there",

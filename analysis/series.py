@@ -85,8 +85,10 @@ def run_series(
 
 
 def _check_model(folder: Path, page: PageParameters) -> None:
-    """Refuse to write the page of one model over that of another."""
-    wanted = model.resolve(page.spec.model).name
+    """Refuse a model that can not be used, and one model's page over that of another."""
+    path = model.resolve(page.spec.model)
+    model.check_drafter(model.facts(path), page.spec.drafter, page.spec.depths)
+    wanted = path.name
     there = {r.run.model["name"] for r in gallery.runs(folder, "*")} - {wanted}
     if there:
         raise SeriesError(

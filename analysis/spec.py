@@ -71,6 +71,8 @@ class SweepSpec:
             object.__setattr__(
                 self, field.name, coerce(field.name, getattr(self, field.name), wanted)
             )
+        if not self.depths:
+            raise SpecError("`depths` must name at least one depth", "an empty list", "[0, 1, 2]")
         object.__setattr__(self, "depths", tuple(sorted({0, *self.depths})))
         self._check()
 
