@@ -1,4 +1,4 @@
-"""The command line: ``specdepth doctor | run | verdict | traffic | book``."""
+"""The command line: ``specdepth doctor | run | verdict | traffic | placement | book``."""
 
 from __future__ import annotations
 
@@ -185,6 +185,31 @@ def traffic(
     singles = [own.summary(f"request {i}", [r]) for i, r in enumerate(requests, 1)] if each else []
     summary.show_rows(own.rows([*found, *singles]))
     print(own.against_note(found[0]))
+
+
+@app.command()
+@_plainly
+def placement(
+    log: Annotated[str, typer.Argument(help="A log of llama-server or llama-cli; - reads input.")],
+    as_json: Json = False,
+) -> None:
+    """Print which layers and buffers of a model lie on a device, as its log tells it."""
+    from analysis import placement as own
+
+    if log != "-" and not Path(log).is_file():
+        raise SpecDepthError("the log is not there", Path(log).name, "check its path")
+    stream = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()
+    found = own.read(stream.decode(errors="replace"))
+    if as_json:
+        print(json.dumps(found.to_json(), indent=1))
+        return
+    for name, value in found.to_json().items():
+        if name == "evidence":
+            print("\n".join(["evidence", *(f"  {line}" for line in value)]))
+        elif name == "requests":
+            print(f"{'requests':26} {len(value)}")
+        else:
+            print(f"{name:26} {'not stated' if value in (None, {}) else value}")
 
 
 @app.command()

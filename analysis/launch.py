@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis import logs as engine_logs
-from analysis import machine, steps, store
+from analysis import machine, placement, steps, store
 from analysis.engines import choose
 from analysis.engines.process import NO_COUNTERS, Engine
 from analysis.errors import EngineError
@@ -88,7 +87,7 @@ def measure_launch(
         with engine:
             whole = machine.Company(engine.pid)
             log = engine.log.read_text(errors="replace")
-            layers = engine_logs.placement(log)["layers_on_device"]
+            layers = placement.read(log).layers
             _ask_all(bench, engine, replace(blank, layers_on_device=layers), todo, writer, missing)
             # Before the stop: what a process that is gone had used can not be read.
             launch = replace(launch, counters=vars(engine.counters()), others_cpu=whole.share())
@@ -103,7 +102,7 @@ def measure_launch(
                 launch,
                 command=without_paths(engine.command),
                 load_ms=round(engine.load_ms, 1),
-                placement=engine_logs.placement(log),
+                placement=_placement(log),
                 peak_rss_mib=engine.peak_rss_mib,
                 exit_code=engine.exit_code,
                 stopped_by=engine.stopped_by,
@@ -151,6 +150,12 @@ def _blank(bench: Bench, launch: str, planned: PlannedLaunch) -> Sample:
         clock_before_mhz=None, clock_after_mhz=None, load_before=0.0, load_after=0.0,
         others_cpu=0.0, started=machine.utc_now(),
     )  # fmt: skip
+
+
+def _placement(log: str) -> dict[str, Any]:
+    """Return what is stored of a log: placement and buffers, without its requests and lines."""
+    found = placement.read(log).to_json()
+    return {k: v for k, v in found.items() if k not in ("requests", "evidence")}
 
 
 def without_paths(command: tuple[str, ...]) -> str:

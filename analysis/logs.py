@@ -1,4 +1,4 @@
-"""What a llama-server log says: placement of layers and buffers, and the requests it answered.
+"""The lines of a llama-server log, whatever stands before them, and the requests it answered.
 
 Formats drift between builds. Each request prints its own ``eval time`` and, where something was
 drafted, ``draft acceptance``. The ``statistics`` line counts over the server's life instead and is
@@ -10,17 +10,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
-
-_HOST = re.compile(r"^(CPU(_\w+)?|AMX|.*_Host)$")
-_CONTEXT = "constructing llama_context"  # the target's, then the draft's
-_OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
-_BUFFER = re.compile(
-    r"(?P<device>\S+)\s+(?P<kind>model|KV|RS|output|compute) buffer size\s*=\s*(?P<mib>[\d.]+) MiB"
-)
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ROUTER = re.compile(r"^\s*\[\s*(\d+)\]\s")
@@ -33,35 +24,6 @@ _DECODE = re.compile(
 _DRAFT = re.compile(r"draft acceptance(?: rate)?\s*=\s*[\d.]+ \(\s*(\d+) accepted /\s*(\d+) gen")
 _DEPTH = re.compile(r"\bn_max\s*=\s*(\d+), n_min\s*=\s*\d+, p_min")
 _LOADING = re.compile(r"loading model '|llama_model_load|llama_server: loading")
-
-
-def placement(log: str) -> dict[str, Any]:
-    """Return layers and buffers of a launch, from a log at verbosity 4.
-
-    ``layers_on_device`` is "66/66" as printed, or None where no weight lies on a device: a build
-    with any device backend prints the full count even on a machine without one. Buffers are
-    summed in MiB by device and kind, target and draft context together.
-    """
-    buffers: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for part in log.split(_CONTEXT):
-        compute: dict[str, float] = {}
-        for match in _BUFFER.finditer(part):
-            if match["kind"] == "compute":
-                compute[match["device"]] = float(match["mib"])  # reserved anew: the last counts
-            else:
-                buffers[match["device"]][match["kind"]] += float(match["mib"])
-        for device, mib in compute.items():
-            buffers[device]["compute"] += mib
-    rounded = {
-        device: {kind: round(mib, 2) for kind, mib in kinds.items()}
-        for device, kinds in buffers.items()
-    }
-    on_device = any(
-        kinds.get("model", 0) > 0 for device, kinds in rounded.items() if not _HOST.match(device)
-    )
-    printed = _OFFLOADED.findall(log)
-    layers = "/".join(printed[-1]) if printed and on_device else None
-    return {"layers_on_device": layers, "buffers_mib": rounded}
 
 
 @dataclass(frozen=True)
@@ -101,7 +63,7 @@ def requests(lines: Iterable[str]) -> list[Request]:
     found: list[Request] = []
     servers = 0
     for raw in lines:
-        line, at_s = _plain(raw)
+        line, at_s = plain(raw)
         router = _ROUTER.match(line)
         port = router[1] if router else ""
         child = children.setdefault(port, _Child())
@@ -130,7 +92,7 @@ def requests(lines: Iterable[str]) -> list[Request]:
     return found
 
 
-def _plain(raw: str) -> tuple[str, float | None]:
+def plain(raw: str) -> tuple[str, float | None]:
     """Return a line without colours and wrapping, and its time in seconds."""
     line = _COLOUR.sub("", raw.rstrip("\n"))
     if line.startswith('{"type"'):

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis import logs, machine, model, prompts, tables
+from analysis import machine, model, prompts, tables
 from analysis.errors import ModelError, SpecError
 from analysis.spec import WORKLOADS, SweepSpec
 from analysis.stats import Interval
@@ -149,23 +149,6 @@ def test_parts_of_a_split_model_must_all_be_there(tmp_path: Path) -> None:
         model.parts(first)
     (tmp_path / "m-00002-of-00002.gguf").write_bytes(b"GGUF")
     assert len(model.parts(first)) == 2
-
-
-def test_a_full_count_of_layers_without_a_device_is_not_believed() -> None:
-    found = logs.placement((RECORDED / "cpu_depth3.log").read_text())
-    assert "offloaded" in (RECORDED / "cpu_depth3.log").read_text()
-    assert found["layers_on_device"] is None
-    assert set(found["buffers_mib"]) <= {"CPU", "CPU_Mapped", "CPU_REPACK"}
-    buffers = found["buffers_mib"]["CPU"]
-    # Target and draft context: 2.00 + 1.00, and 8.04 + 5.02 with the second printed twice.
-    assert (buffers["KV"], buffers["RS"], buffers["compute"]) == (3.0, 1.71, 13.06)
-
-
-def test_layers_on_a_device_are_read() -> None:
-    found = logs.placement((RECORDED / "rpc_one_layer_off.log").read_text())
-    on, whole = map(int, found["layers_on_device"].split("/"))
-    assert on == whole - 1
-    assert any(d.startswith("RPC") for d in found["buffers_mib"])
 
 
 @pytest.mark.parametrize(
