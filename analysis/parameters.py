@@ -20,8 +20,8 @@ _IPYTHON = {"In", "Out", "exit", "quit", "open", "get_ipython"}
 class Tracing:
     """What the tracer is run for, beside the engine's own measurements."""
 
-    prompts: int = 4  # of each workload but long; 0 leaves the tracer out
-    rounds: int = 3  # fresh child processes a depth
+    prompts: int = 3  # of each workload but long; 0 leaves the tracer out
+    rounds: int = 2  # fresh child processes a depth
     p_min: tuple[float, ...] = (0.5, 0.8)  # beside none
 
 

@@ -1,84 +1,25 @@
 """Measure how the exported file behaves in llama-server: acceptance by depth, and repetition.
 
-`python -m models.behave --server path/to/llama-server` writes `behaviour.json` beside this file.
-Each workload's prompts are continued for 200 tokens at draft depth 5, at temperature 0 and at the
-temperature that the model is meant to be sampled with.
+`python -m models.behave` writes `behaviour.json` beside this file. Each workload's prompts are
+continued for 200 tokens at draft depth 5, at temperature 0 and at the temperature that the model is
+meant to be sampled with. It uses the project's own package and engine, and needs no PyTorch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
-import socket
-import subprocess
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from models import data
-from models.export import MODEL
-from models.text import CACHE
+from analysis import model, prompts
+from analysis.engines import choose
+from analysis.engines.process import Engine
+from analysis.spec import SAMPLING, SweepSpec
 
-WORKLOADS = MODEL.parents[1] / "analysis" / "workloads"
-DEPTH, PREDICT, LONG_PROMPT = 5, 200, 16384
-POSITION = re.compile(
-    r'^\S*spec_decode_num_accepted_tokens_per_pos_total\{position="(\d+)"\} (\S+)', re.MULTILINE
-)
-DRAFTS = re.compile(r"^\S*spec_decode_num_drafts_total (\S+)", re.MULTILINE)
-
-
-@contextmanager
-def server(binary: Path, model: Path, context: int, threads: int) -> Iterator[str]:
-    """Run llama-server on a free port; give its address and stop it afterwards."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        *(str(binary), "-m", str(model), "-c", str(context), "-np", "1", "-t", str(threads)),
-        *("--host", "127.0.0.1", "--port", str(port), "--metrics", "--cache-ram", "0"),
-        *("--spec-type", "draft-mtp", "--spec-draft-n-max", str(DEPTH)),
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(300):
-            if process.poll() is not None:
-                raise RuntimeError(f"llama-server ended with code {process.returncode}")
-            try:
-                request(f"{address}/health")
-                break
-            except OSError:
-                time.sleep(0.1)
-        yield address
-    finally:
-        process.terminate()
-        process.wait(timeout=20)
-
-
-def request(address: str, body: dict[str, Any] | None = None) -> str:
-    """Return the answer to a GET, or to a POST of `body` as JSON."""
-    payload = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"}
-    call = urllib.request.Request(address, payload, headers)
-    with urllib.request.urlopen(call, timeout=600) as answer:
-        return str(answer.read().decode())
-
-
-def prompts(workload: str) -> list[list[int]]:
-    """Return the prompts of a workload as tokens of the embedded model."""
-    tokenizer = data.load_tokenizer(CACHE / "tokens")
-    texts = [p.read_text("utf-8") for p in sorted((WORKLOADS / workload).glob("[0-9]*.txt"))]
-    if workload != "long":
-        return [tokenizer.encode(text).ids for text in texts]
-    tokens = tokenizer.encode((WORKLOADS / "long" / "text.txt").read_text("utf-8")).ids
-    return [
-        tokens[i * LONG_PROMPT : (i + 1) * LONG_PROMPT] + tokenizer.encode("\n\n" + text).ids
-        for i, text in enumerate(texts)
-    ]
+DEPTH, PREDICT = 5, 200
 
 
 def distinct(tokens: list[int], n: int = 4) -> float:
@@ -87,81 +28,64 @@ def distinct(tokens: list[int], n: int = 4) -> float:
     return len(set(runs)) / max(len(runs), 1)
 
 
-def counters(address: str) -> tuple[float, list[float]]:
-    """Return the number of drafts so far and the accepted tokens at each position."""
-    text = request(f"{address}/metrics")
-    drafts = DRAFTS.search(text)
-    found = {int(k): float(v) for k, v in POSITION.findall(text)}
-    first = min(found, default=0)
-    return float(drafts[1]) if drafts else 0.0, [found.get(first + k, 0.0) for k in range(DEPTH)]
-
-
 def measure(
-    address: str, workload: str, temperature: float
+    engine: Engine, spec: SweepSpec, workload: str, temperature: float
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a workload's figures at one temperature, and its texts."""
-    before = counters(address)
-    texts = []
-    for number, prompt in enumerate(prompts(workload), 1):
-        body = {
-            "prompt": prompt,
-            "n_predict": PREDICT,
-            "temperature": temperature,
-            "seed": number,
-            "return_tokens": True,
-            "cache_prompt": False,
-        }
-        answer = json.loads(request(f"{address}/completion", body))
+    before = engine.counters()
+    texts: list[dict[str, Any]] = []
+    count = prompts.available(workload)
+    for number, prompt in enumerate(prompts.load(workload, count), 1):
+        encoded = prompts.encode(engine, prompt, spec, chat=False)
+        answer = engine.complete(
+            encoded.tokens, n_predict=PREDICT, temperature=temperature, seed=number, **SAMPLING
+        )
+        tokens = answer["tokens"]
         texts.append(
             {
                 "workload": workload,
                 "prompt": number,
                 "temperature": temperature,
-                "tokens": len(answer["tokens"]),
-                "distinct_4": round(distinct(answer["tokens"]), 3),
-                "text": answer["content"],
+                "tokens": len(tokens),
+                "distinct_4": round(distinct(tokens), 3),
+                "text": engine.detokenize(tokens),
             }
         )
-    after = counters(address)
-    drafts = after[0] - before[0]
-    accepted = [b - a for a, b in zip(before[1], after[1], strict=True)]
-    shares = [t["distinct_4"] for t in texts]
-    summary = {
+    counted = engine.counters().since(before)
+    drafts, kept = counted.drafts or 0, counted.per_position or ()
+    return {
         "temperature": temperature,
-        "prompts": len(texts),
-        "drafts": round(drafts),
-        "accepted_by_position": [round(a / max(drafts, 1), 3) for a in accepted],
-        "distinct_4_mean": round(sum(shares) / len(shares), 3),
-        "distinct_4_lowest": min(shares),
+        "drafts": drafts,
+        "accepted_by_position": [round(n / drafts, 3) for n in kept],
+        "distinct_4_mean": round(sum(t["distinct_4"] for t in texts) / len(texts), 3),
+        "distinct_4_lowest": min(t["distinct_4"] for t in texts),
         "tokens_shortest": min(t["tokens"] for t in texts),
-    }
-    return summary, texts
+    }, texts
 
 
 def main() -> None:
-    """Read the command line, measure and write the report."""
+    """Measure all workloads and write the figures; texts go to a file of their own if asked."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--server", type=Path, required=True, help="the llama-server binary")
-    parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.0, 0.5])
-    parser.add_argument("--workloads", nargs="+", default=["short", "prose", "code", "long"])
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=MODEL.parent / "behaviour.json")
-    parser.add_argument("--texts", type=Path, help="also write the generated texts here")
+    parser.add_argument("--server", default="", help="a llama-server; default: the built one")
+    parser.add_argument("--texts", type=Path, help="write the texts to this file")
     args = parser.parse_args()
-    report: dict[str, Any] = {"depth": DEPTH, "predicted_tokens": PREDICT, "workloads": {}}
-    samples: list[dict[str, Any]] = []
-    with server(args.server, args.model, LONG_PROMPT + 1024, args.threads) as address:
-        for workload in args.workloads:
-            found = report["workloads"].setdefault(workload, [])
-            for temperature in args.temperatures:
-                summary, texts = measure(address, workload, temperature)
-                found.append(summary)
-                samples += texts
-                print(workload, json.dumps(summary), flush=True)
-    args.out.write_text(json.dumps(report, indent=2) + "\n")
+    spec = replace(SweepSpec(), server=args.server)
+    found: dict[str, list[dict[str, Any]]] = {}
+    texts: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "server.log"
+        path = model.embedded_path()
+        with choose.make(choose.probe(spec), spec, DEPTH, path, log) as engine:
+            for workload in spec.workloads:
+                for temperature in (0.0, spec.temperature):
+                    figures, own = measure(engine, spec, workload, temperature)
+                    found.setdefault(workload, []).append(figures)
+                    texts += own
+                    print(workload, json.dumps(figures), flush=True)
+    target = Path(__file__).with_name("behaviour.json")
+    target.write_text(json.dumps({"depth": DEPTH, "workloads": found}, indent=1) + "\n")
     if args.texts:
-        args.texts.write_text(json.dumps(samples, indent=1, ensure_ascii=False) + "\n")
+        args.texts.write_text(json.dumps(texts, indent=1, ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":
