@@ -1,0 +1,127 @@
+"""The acceptance page, made for real with tiny parameters, and its parts on hand-made steps."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from analysis import decay, pages, report, store, strip, sweep
+from analysis.parameters import read
+from analysis.progress import Progress
+from analysis.records import Step
+from analysis.steps import Traced
+
+TINY: dict[str, Any] = {
+    "rounds": 1, "prompts": 2, "long_prompts": 1, "workloads": ["short", "long"],
+    "long_prompt_tokens": 300, "n_predict": 40, "depths": [0, 2], "context": 1024,
+    "machine": "tiny-box", "traced_prompts": 2, "traced_rounds": 2, "traced_p_min": [0.6],
+    "traffic_log": str(Path(__file__).parent / "recorded" / "traffic" / "2026-08.log"),
+}  # fmt: skip
+
+
+class Silent(Progress):
+    def update(self, done: int, total: int, doing: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("machines")
+
+
+@pytest.fixture(scope="module")
+def executed(machines: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECDEPTH_MACHINES", str(machines))
+        patch.delenv("SPECDEPTH_REPLAY", raising=False)
+        target = machines / "tiny-box" / "acceptance_decay.ipynb"
+        return pages.run_notebook("acceptance_decay", TINY, target)
+
+
+def outputs(path: Path) -> str:
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return "\n".join(
+        "".join(o.get("data", {}).get(kind, ""))
+        for c in notebook.cells
+        if c.cell_type == "code"
+        for o in c.outputs
+        for kind in ("text/markdown", "text/html")
+    )
+
+
+def test_the_page_says_what_its_samples_say(executed: Path) -> None:
+    page = read({k: v for k, v in TINY.items() if k != "machine"}, traces=True)
+    recorded = sweep.find(executed.parent / "samples", "acceptance_decay", page.spec)
+    counts = decay.positions(report.sweep_of(recorded))
+    text = outputs(executed)
+    for sentence in decay.sentences(counts, "tiny-box"):
+        assert sentence in text
+    assert "predicts 59% at depth 5, where the note has 41%" in text
+    assert "drafted and refused" in text
+    assert "From `2026-08.log`" in text
+    assert str(TINY["traffic_log"]) not in executed.read_text()
+
+
+def test_the_tracer_and_the_server_decoded_the_same(executed: Path) -> None:
+    found = re.search(r"<th>2</th>\s*<td>(\d+)</td>\s*<td>(\d+)</td>", outputs(executed))
+    assert found is not None
+    assert int(found[1]) == 2
+    assert int(found[2]) >= 1  # at a temperature above zero rounding may part one
+
+
+def test_nbval_replays_the_page(executed: Path, machines: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval",
+         "--nbval-current-env", str(executed)],
+        env=os.environ | {"SPECDEPTH_REPLAY": "1", "SPECDEPTH_MACHINES": str(machines)},
+        capture_output=True, text=True, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+class Forbidden(Silent):
+    """Fails at the first launch."""
+
+    def update(self, done: int, total: int, doing: str) -> None:
+        raise AssertionError(f"a launch was made: {done} of {total}, {doing}")
+
+
+def test_samples_of_a_fuller_sweep_are_taken_and_nothing_is_measured(tmp_path: Path) -> None:
+    asked = {k: v for k, v in TINY.items() if k != "machine"}
+    plain = {k: v for k, v in asked.items() if not k.startswith("tra")}
+    fuller = read(plain | {"depths": [0, 1, 2], "prompts": 3}).spec
+    whole = sweep.measure(fuller, "depth_sweep", "tiny-box", tmp_path, progress=Silent())
+    taken = sweep.measure(
+        read(asked, traces=True).spec, "acceptance_decay", "tiny-box", tmp_path,
+        progress=Forbidden(), covered_by="depth_sweep",
+    )  # fmt: skip
+    assert taken.path == whole.path
+    for less in ({"depths": [3]}, {"prompts": 4}, {"seed": 1}, {"rounds": 2}):
+        assert not store.covers(whole, read(plain | less).spec)
+
+
+def test_a_strip_marks_every_token_and_says_it_in_words() -> None:
+    made = Traced(
+        (
+            Step((1, 2, 3), (0.9, 0.8, 0.4), 2, 4, 0.1, 0.2, 0.1, 0.0),
+            Step((5,), (0.3,), 0, 6, 0.1, 0.2, 0.1, 0.0),
+        ),
+        {1: " a", 2: "<b>", 3: "c", 4: "\n", 5: "e", 6: ""},
+    )
+    html = strip.strip(made)
+    body = html.split("aria-label", 1)[1]
+    assert [body.count(f'class="{k}"') for k in ("kept", "refused", "own")] == [2, 2, 2]
+    assert "&lt;b&gt;" in html
+    assert "<b>" not in body
+    assert 'role="img"' in html
+    said = strip.in_words(made)
+    assert "drafted 4 tokens" in said
+    assert "kept 2 and refused 2" in said
