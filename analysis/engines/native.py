@@ -107,6 +107,23 @@ def load_model(path: str, *, mtp: bool) -> Any:
     return made(llama_cpp.llama_model_load_from_file(os.fsencode(path), loading), "the model")
 
 
+def prompt_cuts(model: Any, length: int, batch: int, micro_batch: int) -> list[int]:
+    """Return where the passes over a prompt start and end.
+
+    Passes of other shapes round differently, so that the cuts are those of llama-server: it also
+    stops 4, and 4 and a micro-batch, before the end to keep checkpoints of a memory that can not be
+    rolled back freely (llama.cpp 0c1e570: ``tools/server/server-context.cpp``).
+    """
+    stops = {length}
+    if llama_cpp.llama_model_is_hybrid(model) or llama_cpp.llama_model_is_recurrent(model):
+        stops |= {length - min(batch, 4 + micro_batch), length - min(batch, 4)}
+    cuts = [0]
+    for stop in sorted(s for s in stops if s > 0):
+        while cuts[-1] < stop:
+            cuts.append(min(cuts[-1] + batch, stop))
+    return cuts
+
+
 def tokenize(vocab: Any, text: str, *, special: bool) -> list[int]:
     """Return the token ids of a text; `special` adds and reads control tokens."""
     content = text.encode()

@@ -95,9 +95,12 @@ class Head:
         self.vocab = llama_cpp.llama_model_get_vocab(model)
 
     def reset(self) -> None:
-        """Forget the sequence."""
+        """Forget the sequence.
+
+        The hidden vector stays: llama-server pairs the first token of a request with the last
+        vector of the one before, so that its first guesses can depend on that.
+        """
         llama_cpp.llama_memory_clear(self.memory, True)
-        ctypes.memset(self.pending, 0, self.size)
 
     def draft(
         self, last: int, position: int, depth: int, p_min: float
@@ -265,12 +268,12 @@ class Tracer:
         llama_cpp.llama_memory_clear(self.memory, True)
         if self.head:
             self.head.reset()
-        size = self.settings.batch
-        for start in range(0, len(prompt), size):
-            part = prompt[start : start + size]
-            self._decode(part, start, output=False, last=start + size >= len(prompt))
+        micro = int(llama_cpp.llama_n_ubatch(self.ctx))
+        cuts = native.prompt_cuts(self.model, len(prompt), self.settings.batch, micro)
+        for start, end in itertools.pairwise(cuts):
+            self._decode(prompt[start:end], start, output=False, last=end == len(prompt))
             if self.head:
-                self.head.catch_up(part, start)
+                self.head.catch_up(prompt[start:end], start)
 
     def _decode(
         self, tokens: list[int], position: int, *, output: bool, last: bool = False
