@@ -28,7 +28,7 @@ from scipy import stats as scipy_stats
 
 from analysis import stats
 from analysis.speculation import offered_per_position
-from analysis.stats import Component, Mean
+from analysis.stats import Component, Interval, Mean
 
 Counts = npt.NDArray[np.float64]  # rounds x prompts x positions
 Cells = dict[tuple[int, str], tuple[Counts, ...]]  # by round and prompt: counts by position
@@ -63,6 +63,33 @@ class Positions:
     def alpha(self) -> Mean | None:
         """Return the constant conditional chance, by maximum likelihood."""
         return _ratio(self.accepted.sum(axis=2), self.reached.sum(axis=2))
+
+    def interval(self, k: int, kind: str, scope: str) -> Interval | None:
+        """Return the interval of ``a`` or ``c`` at a position, within [0, 1].
+
+        Where all or none were kept, texts show no spread. The far bound is then that of Clopper and
+        Pearson (1934) for as many independent drafts as these are worth: their number over the
+        design effect of the first position (Korn and Graubard 1998).
+        """
+        mean = self.a(k) if kind == "a" else self.c(k)
+        if mean is None:
+            return None
+        found = mean.share(scope)
+        if mean.estimate not in (0.0, 1.0) or scope != stats.LIKE_THESE:
+            return found
+        trials = float(np.nansum((self.offered if kind == "a" else self.reached)[:, :, k - 1]))
+        far = 1 - ((1 - stats.CONFIDENCE) / 2) ** (self._design_effect() / trials)
+        return Interval(0.0, 0.0, far) if mean.estimate == 0 else Interval(1.0, 1.0 - far, 1.0)
+
+    def _design_effect(self) -> float:
+        """Return how many drafts of these are worth one independent draft, at least 1."""
+        first = self.a(1)
+        if first is None or not 0 < first.estimate < 1:
+            return 1.0
+        variance = sum(c.variance for c in first.components if c.unit == "prompt")
+        drafts = float(np.nansum(self.offered[:, :, 0]))
+        found = variance * drafts / (first.estimate * (1 - first.estimate))
+        return max(found, 1.0) if math.isfinite(found) else drafts
 
     def slope(self) -> Mean | None:
         """Return the change of the log-odds of acceptance with each position.
@@ -215,6 +242,6 @@ def calibration(steps: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:
             "n": len(own),
             "texts": len(by_text),
             "probability": float(own["p"].mean()),
-            "accepted": stats.ratio(by_text[None, :, 0], by_text[None, :, 1]),
+            "accepted": _ratio(by_text[None, :, 0], by_text[None, :, 1]),
         }
     return pd.DataFrame.from_dict(found, orient="index")

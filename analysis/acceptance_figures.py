@@ -33,11 +33,12 @@ def by_position(counts: dict[str, Positions]) -> Figure:
         ks = np.arange(1, own.depth + 1)
         for scope, width in zip(scopes(counts)[::-1], (NARROW, WIDE), strict=False):
             for k in ks:
-                mean = own.a(int(k))
-                found = None if mean is None else mean.interval(scope)
+                found = own.interval(int(k), "a", scope)
                 if found and math.isfinite(found.high):
-                    bounds = [max(found.low, 0), min(found.high, 1)]
-                    axes.plot([k, k], bounds, color=color, lw=width, solid_capstyle="butt")
+                    axes.plot(
+                        [k, k], [found.low, found.high], color=color, lw=width,
+                        solid_capstyle="butt",
+                    )  # fmt: skip
         means = [own.a(int(k)) for k in ks]
         shown = [(k, m.estimate) for k, m in zip(ks, means, strict=True) if m is not None]
         axes.plot(*zip(*shown, strict=True), "o-", color=color, mec="white", ms=5, lw=1)
@@ -71,13 +72,9 @@ def calibration(steps: pd.DataFrame) -> Figure:
     axes.plot([0, 1], [0, 1], color="0.35", lw=1, ls="--")
     axes.text(0.97, 0.9, "kept as often as believed", ha="right", va="top", fontsize=8, color="0.3")
     for row in table.to_dict("records"):
-        prompts = [c for c in row["accepted"].components if c.unit == "prompt"]
-        found = type(row["accepted"])(row["accepted"].estimate, tuple(prompts)).interval(LIKE_THESE)
+        found = row["accepted"].share(LIKE_THESE)
         if math.isfinite(found.high):
-            axes.plot(
-                [row["probability"]] * 2, [max(found.low, 0), min(found.high, 1)], color=color,
-                lw=NARROW,
-            )  # fmt: skip
+            axes.plot([row["probability"]] * 2, [found.low, found.high], color=color, lw=NARROW)
         axes.annotate(
             str(row["n"]), (row["probability"], found.estimate), textcoords="offset points",
             xytext=(5, -9), fontsize=7, color="0.35",

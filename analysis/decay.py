@@ -38,8 +38,8 @@ def by_position(counts: dict[str, Positions]) -> pd.DataFrame:
     for workload, own in counts.items():
         alpha = own.alpha()
         for k in range(1, own.depth + 1):
-            row = {f"a, {s}": interval(_in(own.a(k), s)) for s in scopes(counts)}
-            row |= {f"c, {s}": interval(_in(own.c(k), s)) for s in scopes(counts)}
+            row = {f"a, {s}": interval(own.interval(k, "a", s)) for s in scopes(counts)}
+            row |= {f"c, {s}": interval(own.interval(k, "c", s)) for s in scopes(counts)}
             row["geometric a"] = "–" if alpha is None else f"{alpha.estimate**k:.3f}"
             rows[workload, k] = row
     table = pd.DataFrame.from_dict(rows, orient="index")
@@ -49,6 +49,10 @@ def by_position(counts: dict[str, Positions]) -> pd.DataFrame:
 
 def _in(mean: Mean | None, scope: str) -> Interval | None:
     return None if mean is None else mean.interval(scope)
+
+
+def _share(mean: Mean | None) -> Interval | None:
+    return None if mean is None else mean.share(LIKE_THESE)
 
 
 def call(own: Positions) -> str:
@@ -66,7 +70,7 @@ def decay(counts: dict[str, Positions]) -> pd.DataFrame:
     for workload, own in counts.items():
         gain, p = own.likelihood_ratio() if own.alpha() else (math.nan, math.nan)
         rows[workload] = {
-            "constant chance": interval(_in(own.alpha(), LIKE_THESE)),
+            "constant chance": interval(_share(own.alpha())),
             "change of log-odds a position": interval(_in(own.slope(), LIKE_THESE)),
             "conditional chance": call(own),
             "likelihood ratio": f"{gain:.1f}",
@@ -93,13 +97,17 @@ def by_depth(sweep: Sweep) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth").fillna("–")
 
 
-def worth(sweep: Sweep) -> pd.DataFrame:
+def worth(measured: Sweep, traced: Sweep | None) -> pd.DataFrame:
     """Return what guess number k is worth: its chance to be kept, and the chance that it needs.
+
+    Depths that follow each other are needed: of the sweep where it has them, else of the tracer.
 
     One deeper draft lengthens the step from ``t_(k-1)`` to ``t_k``; it pays where
     ``a_k > tokens_per_step_(k-1) * (t_k - t_(k-1)) / t_(k-1)``, which is the same as
     ``speed_k > speed_(k-1)``. The answer is that of the paired speeds.
     """
+    gaps = set(range(max(measured.depths) + 1)) - set(measured.depths)
+    sweep = traced if gaps and traced is not None else measured
     rows: dict[tuple[str, int], dict[str, str]] = {}
     for workload, own in positions(sweep).items():
         for k in range(1, own.depth + 1):
@@ -112,7 +120,7 @@ def worth(sweep: Sweep) -> pd.DataFrame:
             tokens = math.exp(before.log_tokens_per_step.estimate)
             ratio = sweep.relative("tok_s", workload, k, k - 1, LIKE_THESE)
             rows[workload, k] = {
-                "chance to be kept": interval(_in(own.a(k), LIKE_THESE)),
+                "chance to be kept": interval(own.interval(k, "a", LIKE_THESE)),
                 "costs, ms a step": f"{t[1] - t[0]:.2f}",
                 "chance that it needs": f"{tokens * (t[1] - t[0]) / t[0]:.2f}",
                 "speed against one less": interval(ratio),
@@ -135,12 +143,12 @@ def sentences(counts: dict[str, Positions], machine: str) -> list[str]:
     found = []
     for workload, own in counts.items():
         n = own.depth
-        first, last = (_in(own.a(k), LIKE_THESE) for k in (1, n))
+        first, last = (own.interval(k, "a", LIKE_THESE) for k in (1, n))
         text = (
             f"**{workload}** on {machine}: the first guess is kept in {interval(first)} of the "
             f"drafts, all {n} in {interval(last)}. "
         )
-        c = {k: _in(own.c(k), LIKE_THESE) for k in range(1, n + 1)}
+        c = {k: own.interval(k, "c", LIKE_THESE) for k in range(1, n + 1)}
         there = [k for k, v in c.items() if v is not None]
         deepest = there[-1] if there else 1
         slope = _in(own.slope(), LIKE_THESE)

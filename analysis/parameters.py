@@ -21,7 +21,8 @@ class Tracing:
     """What the tracer is run for, beside the engine's own measurements."""
 
     prompts: int = 3  # of each workload but long; 0 leaves the tracer out
-    rounds: int = 2  # fresh child processes a depth
+    rounds: int = 3  # fresh child processes a depth
+    n_predict: int = 128  # tokens asked for
     p_min: tuple[float, ...] = (0.5, 0.8)  # beside none
 
 
@@ -113,10 +114,11 @@ def _tracing(given: dict[str, Any]) -> Tracing:
     values = {f.name: given.pop(f"traced_{f.name}", f.default) for f in fields(Tracing)}
     hints = typing.get_type_hints(Tracing)
     tracing = Tracing(**{k: coerce(f"traced_{k}", v, hints[k]) for k, v in values.items()})
-    if tracing.prompts < 0 or tracing.rounds < 1 or any(not 0 < p <= 1 for p in tracing.p_min):
+    counts = tracing.rounds >= 1 and tracing.prompts >= 0 and tracing.n_predict >= 2
+    if not counts or any(not 0 < p <= 1 for p in tracing.p_min):
         raise SpecError(
-            "`traced_prompts` must be at least 0, `traced_rounds` at least 1, and each of "
-            "`traced_p_min` lie in (0, 1]",
+            "`traced_prompts` must be at least 0, `traced_rounds` at least 1, `traced_n_predict` "
+            "at least 2, and each of `traced_p_min` lie in (0, 1]",
             str(tracing),
         )
     return tracing

@@ -38,7 +38,7 @@ class Cell:
     def interval(self, quantity: str, scope: str) -> Interval | None:
         """Return ``tok_s``, ``tokens_per_step``, ``step_ms`` or ``acceptance``, in one scope."""
         if quantity == "acceptance":
-            return None if self.acceptance is None else self.acceptance.interval(scope)
+            return None if self.acceptance is None else self.acceptance.share(scope)
         return getattr(self, f"log_{quantity}").interval(scope).map(_exp)  # type: ignore[no-any-return]
 
 

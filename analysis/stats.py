@@ -94,6 +94,18 @@ class Mean:
         """Return the two-sided 95% interval."""
         return Interval(self.estimate, *self.bounds(scope, (1 - CONFIDENCE) / 2))
 
+    def share(self, scope: str) -> Interval:
+        """Return the 95% interval of a share: on the log-odds scale, so that it stays in [0, 1].
+
+        A share of exactly 0 or 1 has no spread to read one from, and stands alone.
+        """
+        p = self.estimate
+        reach = self.reach(scope, (1 - CONFIDENCE) / 2)
+        if not 0 < p < 1 or not math.isfinite(reach):
+            return self.interval(scope)
+        odds, half = math.log(p / (1 - p)), reach / (p * (1 - p))
+        return Interval(p, *(1 / (1 + math.exp(-x)) for x in (odds - half, odds + half)))
+
 
 def mean(tables: Sequence[Table], weights: Sequence[float] | None = None) -> Mean:
     """Return the weighted mean of one table a workload, each of rounds x prompts.

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis import steps
-from analysis.records import Sample
 from analysis.report import Sweep
 from analysis.steps import Traced
 
@@ -29,12 +28,11 @@ class Traces:
         """Return the main run's steps, one a row."""
         return steps.frame(self.main.recorded.samples, self.traced)
 
-    def texts(self, workload: str, depth: int) -> list[tuple[Sample, Traced]]:
-        """Return the traced texts of a workload at a depth, in the order of the prompts."""
-        return [
-            (s, self.traced[steps.sample_id(s)])
+    def example(self) -> Traced:
+        """Return the first text of the deepest depth, to be shown token by token."""
+        deepest = max(self.main.depths)
+        return next(
+            self.traced[steps.sample_id(s)]
             for s in self.main.recorded.samples
-            if (s.workload, s.depth, s.round, s.warm_up) == (workload, depth, 0, False)
-            and s.temperature > 0
-            and steps.sample_id(s) in self.traced
-        ]
+            if s.depth == deepest and not s.warm_up and steps.sample_id(s) in self.traced
+        )

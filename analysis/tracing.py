@@ -23,6 +23,7 @@ def spec_of(spec: SweepSpec, tracing: Tracing, p_min: float | None = None) -> Sw
         workloads=tuple(w for w in spec.workloads if w != "long") or spec.workloads,
         prompts=tracing.prompts,
         rounds=tracing.rounds,
+        n_predict=tracing.n_predict,
         p_min=spec.p_min if p_min is None else p_min,
         lossless_prompts=0,
     )

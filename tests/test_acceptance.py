@@ -174,3 +174,35 @@ def test_calibration_counts_reached_positions_only() -> None:
     assert estimate(low["accepted"]) == pytest.approx(6 / 18)
     assert estimate(high["accepted"]) == 1
     assert high["n"] == 1
+
+
+def test_intervals_of_shares_stay_between_0_and_1() -> None:
+    few = found({"a": [(2, 2)] * 3 + [(2, 0)], "b": [(2, 2)] * 4, "c": [(2, 1)] * 4}, 2)
+    for kind in ("a", "c"):
+        for k in (1, 2):
+            interval = few.interval(k, kind, stats.LIKE_THESE)
+            assert interval is not None
+            assert 0 <= interval.low <= interval.estimate <= interval.high <= 1
+
+
+def test_none_kept_has_an_upper_bound_that_knows_of_the_texts() -> None:
+    """Of 40 independent drafts none was kept: at most 1 - 0.025^(1/40)."""
+    none = found({t: [(2, 0)] * 5 + [(2, 1)] * 5 for t in "abcd"}, 2)
+    interval = none.interval(2, "a", stats.LIKE_THESE)
+    assert interval is not None
+    assert (interval.estimate, interval.low) == (0, 0)
+    assert interval.high == pytest.approx(1 - 0.025 ** (1 / 40))
+    # Texts that differ much are worth fewer drafts.
+    apart = found(
+        {"a": [(2, 0)] * 10, "b": [(2, 0)] * 10, "c": [(2, 1)] * 10, "d": [(2, 1)] * 10}, 2
+    )
+    wider = apart.interval(2, "a", stats.LIKE_THESE)
+    assert wider is not None
+    assert wider.high > 2 * interval.high
+
+
+def test_the_share_interval_is_the_plain_one_where_it_is_narrow() -> None:
+    mean = stats.Mean(0.4, (stats.Component(1e-6, 9, "prompt"),))
+    plain, share = mean.interval(stats.LIKE_THESE), mean.share(stats.LIKE_THESE)
+    assert share.low == pytest.approx(plain.low, abs=1e-4)
+    assert share.high == pytest.approx(plain.high, abs=1e-4)

@@ -21,7 +21,8 @@ from analysis.steps import Traced
 TINY: dict[str, Any] = {
     "rounds": 1, "prompts": 2, "long_prompts": 1, "workloads": ["short", "long"],
     "long_prompt_tokens": 300, "n_predict": 40, "depths": [0, 2], "context": 1024,
-    "machine": "tiny-box", "lossless_prompts": 0, "traced_prompts": 2, "traced_rounds": 2, "traced_p_min": [0.6],
+    "machine": "tiny-box", "lossless_prompts": 0, "traced_prompts": 2, "traced_rounds": 2,
+    "traced_p_min": [0.6],
     "traffic_log": str(Path(__file__).parent / "recorded" / "traffic" / "2026-08.log"),
 }  # fmt: skip
 

@@ -201,14 +201,18 @@ def test_published_notebooks_are_their_sources_with_recorded_parameters(path: Pa
     assert [c["source"] for c in made if c not in injected] == [named, *source[1:]]
 
 
-@pytest.mark.parametrize("path", PUBLISHED, ids=lambda p: f"{p.parent.name}-{p.stem}")
+SWEEPS = [p for p in PUBLISHED if p.stem == "depth_sweep"]
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=lambda p: p.parent.name)
 def test_published_samples_are_complete(path: Path) -> None:
     from analysis import checks, gallery, model, report
 
-    recorded = gallery.runs(path.parent, path.stem)[0]
-    sweep = report.sweep_of(recorded)
-    assert 0 in sweep.depths
-    if recorded.run.model["sha256"] == model.facts(model.embedded_path()).sha256:
+    for recorded in gallery.runs(path.parent, "*"):
+        sweep = report.sweep_of(recorded)
+        assert 0 in sweep.depths
+        assert not [w for w in checks.warnings(sweep) if "are there" in w or "failed" in w]
+    sweep = report.sweep_of(gallery.runs(path.parent)[0])
+    if sweep.recorded.run.model["sha256"] == model.facts(model.embedded_path()).sha256:
         assert sweep.workloads == ("short", "prose", "code", "long")
         assert set(sweep.depths) >= {0, 1, 2, 3, 4, 5}
-    assert not [w for w in checks.warnings(sweep) if "are there" in w or "failed" in w]

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import psutil
 import pytest
 from typer.testing import CliRunner
 
 from analysis import logs, traffic
 from analysis.cli import app
+from analysis.engines.binary import ServerBinary
+from analysis.engines.flags import arguments
+from analysis.engines.llama_server import LlamaServer
+from analysis.spec import SweepSpec
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -125,3 +130,32 @@ def test_neither_or_both_sources_are_refused() -> None:
     assert CliRunner().invoke(app, ["traffic"]).exit_code == 2
     both = ["traffic", str(RECORDED / "cpu_depth3.log"), "--url", "http://127.0.0.1:9"]
     assert CliRunner().invoke(app, both).exit_code == 2
+
+
+def test_counters_of_a_running_server_are_read_and_nothing_changes(
+    server_binary: ServerBinary, embedded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = SweepSpec(workloads=("short",), context=1024, threads=2)
+    server = LlamaServer(
+        server_binary, lambda port: arguments(server_binary, spec, 2, embedded, port),
+        tmp_path / "s.log",
+    )  # fmt: skip
+    with server:
+        server.complete(server.tokenize("def add(a, b):"), n_predict=40, temperature=0.0)
+        port = server.command[server.command.index("--port") + 1]
+        url = f"http://127.0.0.1:{port}/"
+        closed = CliRunner().invoke(app, ["traffic", "--url", url])
+        assert closed.exit_code == 1
+        assert "set LLAMA_API_KEY" in closed.stderr
+        key = psutil.Process(server.pid).environ()["LLAMA_API_KEY"]
+        monkeypatch.setenv("LLAMA_API_KEY", key)
+        before = server.counters()
+        shown = CliRunner().invoke(app, ["traffic", "--json", "--url", url])
+        assert server.counters() == before
+        plain = CliRunner().invoke(app, ["traffic", "--url", url])
+    data = json.loads(shown.stdout)
+    assert (data["draft_n"], data["draft_n_accepted"]) == (before.draft_n, before.draft_n_accepted)
+    assert data["acceptance"] == pytest.approx(data["draft_n_accepted"] / data["draft_n"])
+    assert "no interval" in plain.stdout
+    gone = CliRunner().invoke(app, ["traffic", "--url", url])
+    assert "the server does not answer" in gone.stderr

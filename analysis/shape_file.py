@@ -1,0 +1,97 @@
+"""A GGUF file with a full-size model's shape and a hole where its weights would be.
+
+llama.cpp lays such a model out as it would the real one: layers, buffers, caches. The hole takes no
+room on the disk; its weights read as zeros, and its text would mean nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from analysis.shapes import Shape, tensors
+
+WIDE = 8  # matrices with fewer rows or columns stay in 32-bit floats
+QUANTIZATIONS = ("q8_0", "q4_k", "f16")
+
+
+def kind_of(name: str, size: tuple[int, ...], quantization: str) -> str:
+    """Return the type of a tensor; output and embeddings of ``q4_k`` are Q6_K, as is usual."""
+    if len(size) == 1 or min(size) <= WIDE or ".ssm_" in name.replace("ssm_out", ""):
+        return "F32"
+    if quantization == "q4_k" and name in ("token_embd.weight", "output.weight"):
+        return "Q6_K"
+    return quantization.upper()
+
+
+def tensor_bytes(size: tuple[int, ...], kind: str) -> int:
+    """Return the bytes of a tensor of a type."""
+    import gguf
+
+    numbers, block = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    total = 1
+    for n in size:
+        total *= n
+    return total // numbers * block
+
+
+def write(shape: Shape, path: Path, quantization: str = "q4_k") -> Path:
+    """Write the file; sizes are those of the real weights in this quantization."""
+    import gguf
+    import numpy as np
+
+    writer = gguf.GGUFWriter(path, shape.architecture)
+    _describe(writer, shape)
+    end = 0
+    for name, size in tensors(shape):
+        kind = kind_of(name, size, quantization)
+        nbytes = tensor_bytes(size, kind)
+        writer.add_tensor_info(
+            name, size, np.dtype(np.float32), nbytes, raw_dtype=gguf.GGMLQuantizationType[kind]
+        )
+        end = gguf.GGUFWriter.ggml_pad(end, writer.data_alignment) + nbytes
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    (file,) = writer.fout or []
+    start = gguf.GGUFWriter.ggml_pad(file.tell(), writer.data_alignment)
+    file.truncate(start + gguf.GGUFWriter.ggml_pad(end, writer.data_alignment))
+    writer.close()
+    return path
+
+
+def _describe(writer: object, s: Shape) -> None:
+    w: object = writer
+    for method, value in (
+        ("name", f"{s.name} shape without weights"),
+        ("context_length", s.context),
+        ("embedding_length", s.hidden),
+        ("block_count", s.layers + 1),
+        ("nextn_predict_layers", 1),
+        ("head_count", s.heads),
+        ("head_count_kv", s.kv_heads),
+        ("key_length", s.head_size),
+        ("value_length", s.head_size),
+        ("layer_norm_rms_eps", 1e-6),
+        ("rope_freq_base", 1e7),
+        ("rope_dimension_count", s.rotary),
+        ("rope_dimension_sections", [11, 11, 10, 0]),
+        ("ssm_conv_kernel", s.conv_kernel),
+        ("ssm_state_size", s.linear_head_size),
+        ("ssm_group_count", s.linear_k_heads),
+        ("ssm_time_step_rank", s.linear_v_heads),
+        ("ssm_inner_size", s.linear_v_heads * s.linear_head_size),
+        ("vocab_size", s.vocab),
+        ("tokenizer_model", "none"),
+    ):
+        getattr(w, f"add_{method}")(value)
+    if s.experts:
+        for method, value in (
+            ("expert_count", s.experts),
+            ("expert_used_count", s.experts_used),
+            ("expert_feed_forward_length", s.expert_ffn),
+            ("expert_shared_feed_forward_length", s.expert_ffn),
+        ):
+            getattr(w, f"add_{method}")(value)
+    else:
+        getattr(w, "add_feed_forward_length")(s.ffn)  # noqa: B009
+    getattr(w, "add_uint32")(f"{s.architecture}.full_attention_interval", s.full_every)  # noqa: B009
