@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 MACHINES_VARIABLE = "SPECDEPTH_MACHINES"
+REPLAY_VARIABLE = "SPECDEPTH_REPLAY"
 
 
 def machines_folder() -> Path:
@@ -24,3 +25,8 @@ def project_root() -> Path | None:
     """Return the checkout that this package is used from, or None where it is only installed."""
     root = Path(__file__).resolve().parent.parent
     return root if (root / "_config.yml").is_file() else None
+
+
+def replaying() -> bool:
+    """Tell whether engines are forbidden and stored samples must do."""
+    return os.environ.get(REPLAY_VARIABLE, "") not in ("", "0")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from analysis import stats
-from analysis.report import Sweep
-from analysis.stats import LIKE_THESE, ON_THESE, Interval
+from analysis import speculation, stats
+from analysis.spec import BESIDE_ARM
+from analysis.stats import LIKE_THESE, Interval
 from analysis.tables import interval
 from analysis.traces import Traces
 
@@ -65,41 +65,39 @@ def grid(traces: Traces) -> pd.DataFrame:
     return table
 
 
-def against_server(sweep: Sweep, traces: Traces) -> pd.DataFrame:
-    """Return how the tracer compares with the engine at each depth: texts, and speed.
+def against_server(traces: Traces) -> pd.DataFrame:
+    """Return how the tracer compares with llama-server at each depth: texts, counts and speed.
 
-    Texts are compared over the length that both decoded, speeds over the prompts and rounds that
-    both have, each engine in its own launches.
+    Both answered the same requests in turns, in the same launches.
     """
+    sweep = traces.main
+    spec = sweep.recorded.run.spec
+    beside = speculation.timed(sweep.recorded.frame(), spec["temperature"], BESIDE_ARM)
+    server = replace(sweep, timed=beside)
+    keys = ["workload", "prompt_id", "depth", "round"]
+    pairs = sweep.timed.merge(beside, on=keys, suffixes=("", "_server"))
     rows = {}
-    for depth in (d for d in sweep.depths if d in traces.main.depths):
-        same, compared = 0, 0
-        for own in traces.main.workloads:
-            ours = _texts(traces.main, own, depth)
-            theirs = _texts(sweep, own, depth)
-            shared = ours.keys() & theirs.keys()
-            compared += len(shared)
-            same += sum(all(map(operator.eq, ours[k], theirs[k])) for k in shared)
-        pairs = [
-            (a[:, : b.shape[1]], b)
-            for w in traces.main.workloads
-            if w in sweep.workloads
-            for a, b in [(sweep.table("tok_s", w, depth), traces.main.table("tok_s", w, depth))]
+    for depth, own in pairs.groupby("depth"):
+        logs = [
+            np.log(sweep.table("tok_s", w, int(str(depth))))
+            - np.log(server.table("tok_s", w, int(str(depth))))
+            for w in sweep.workloads
         ]
-        rounds = min((min(len(a), len(b)) for a, b in pairs), default=0)
-        row: dict[str, Any] = {"texts compared": compared, "the same text": same}
-        if rounds:
-            logs = [np.log(b[:rounds]) - np.log(a[:rounds]) for a, b in pairs]
-            ratio = stats.mean(logs).interval(ON_THESE).map(math.exp)
-            row["tracer's speed against the engine's"] = interval(ratio)
-        rows[depth] = row
+        ratio = stats.mean(logs)
+        rows[depth] = {
+            "requests": len(own),
+            "the same text": _equal(own, "tokens"),
+            "the same counts by position": _equal(own, "accepted_per_position"),
+            **{
+                f"tracer's speed against the server's, {scope}": interval(
+                    ratio.interval(scope).map(math.exp)
+                )
+                for scope in stats.SCOPES
+            },
+        }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
 
 
-def _texts(sweep: Sweep, workload: str, depth: int) -> dict[str, tuple[int, ...]]:
-    own = sweep.timed[
-        (sweep.timed["workload"] == workload)
-        & (sweep.timed["depth"] == depth)
-        & (sweep.timed["round"] == 0)
-    ]
-    return dict(zip(own["prompt_id"], own["tokens"], strict=True))
+def _equal(pairs: pd.DataFrame, column: str) -> int:
+    """Count pairs with equal values; both None, as without drafting, is equal too."""
+    return sum(map(operator.eq, pairs[column].tolist(), pairs[f"{column}_server"].tolist()))

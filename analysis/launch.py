@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from analysis.paths import last_part, redacted
 from analysis.prompts import Encoded
 from analysis.records import Launch, Sample
 from analysis.request import Request, ask, groups, requests
-from analysis.spec import SweepSpec
+from analysis.spec import BESIDE_ARM, SweepSpec
 
 WARM_UP_MS = 1000.0  # a small model answers one request before clocks and caches have settled
 
@@ -32,6 +33,7 @@ class Bench:
     encoded: tuple[Encoded, ...]
     run: str
     logs: Path
+    beside: Bench | None = None  # another engine, asked the same in turns
 
     def engine(self, depth: int, name: str) -> Engine:
         """Return an engine at a depth, not started yet, with its log under this name."""
@@ -76,6 +78,7 @@ def measure_launch(
     if all(request.warm_up for _, group in todo for request in group):
         return False
     engine = bench.engine(planned.depth, name)
+    other = bench.beside.engine(planned.depth, f"{name}-beside") if bench.beside else None
     launch = Launch(
         launch=name, round=planned.round, order=planned.order, depth=planned.depth,
         arm=bench.spec.arm, command="", load_ms=0.0, counters=vars(NO_COUNTERS), placement={},
@@ -84,11 +87,12 @@ def measure_launch(
     )  # fmt: skip
     whole: machine.Company | None = None
     try:
-        with engine:
-            whole = machine.Company(engine.pid)
+        with engine, other or nullcontext():
+            whole = machine.Company(*(e.pid for e in (engine, other) if e))
             log = engine.log.read_text(errors="replace")
             layers = placement.read(log).layers
-            _ask_all(bench, engine, replace(blank, layers_on_device=layers), todo, writer, missing)
+            known = replace(blank, layers_on_device=layers)
+            _ask_all(bench, engine, other, known, todo, writer, missing)
             # Before the stop: what a process that is gone had used can not be read.
             launch = replace(launch, counters=vars(engine.counters()), others_cpu=whole.share())
     except EngineError as error:
@@ -114,25 +118,31 @@ def measure_launch(
 def _ask_all(
     bench: Bench,
     engine: Engine,
+    other: Engine | None,
     blank: Sample,
     todo: list[tuple[int, list[Request]]],
     writer: store.Writer,
     missing: Callable[[Request], bool],
 ) -> None:
     """Make all requests and store what was missing; ends early when the engine has died."""
-    company = machine.Company(engine.pid)
+    company = machine.Company(*(e.pid for e in (engine, other) if e))
     for place, group in todo:
         began = time.monotonic()
         while True:
-            stored = set()
-            answers = ask(bench.spec, engine, blank, group, place, company)
-            for request, (sample, traced) in zip(group, answers, strict=True):
-                key = store.sample_key(sample)
-                if missing(request) and key not in stored:
-                    steps.append(writer.path, sample, None if sample.warm_up else traced)
-                    writer.add(sample)
-                    stored.add(key)
-            if not engine.alive():
+            turns = [(engine, group)]
+            if other is not None and group[0].arm == bench.spec.arm:
+                turns.append((other, [replace(r, arm=BESIDE_ARM) for r in group]))
+                turns = turns[::-1] if place % 2 else turns
+            for asked, wanted in turns:
+                stored = set()
+                answers = ask(bench.spec, asked, blank, wanted, place, company)
+                for request, (sample, traced) in zip(wanted, answers, strict=True):
+                    key = store.sample_key(sample)
+                    if missing(request) and key not in stored:
+                        steps.append(writer.path, sample, None if sample.warm_up else traced)
+                        writer.add(sample)
+                        stored.add(key)
+            if not all(e.alive() for e, _ in turns):
                 return
             if not group[0].warm_up or (time.monotonic() - began) * 1e3 > WARM_UP_MS:
                 break

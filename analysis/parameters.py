@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import SpecError
+from analysis.folders import replaying
 from analysis.paths import last_part
 from analysis.spec import WORKLOADS, SweepSpec, coerce
 from analysis.verdict import TOLERANCE
@@ -22,7 +23,7 @@ class Tracing:
 
     prompts: int = 3  # of each workload but long; 0 leaves the tracer out
     rounds: int = 3  # fresh child processes a depth
-    n_predict: int = 128  # tokens asked for
+    n_predict: int = 96  # tokens asked for
     p_min: tuple[float, ...] = (0.5, 0.8)  # beside none
 
 
@@ -103,7 +104,7 @@ def read(names: Mapping[str, Any], *, traces: bool = False) -> PageParameters:
             "",
             f"known are {', '.join(sorted(known | more))}",
         )
-    if log and not Path(log).expanduser().is_file():
+    if log and not replaying() and not Path(log).expanduser().is_file():
         raise SpecError("`traffic_log` is no file", last_part(log), "give a llama-server log")
     where = Path(folder) if folder else None
     return PageParameters(SweepSpec(**given), machine, where, tolerance, mix, tracing, log)

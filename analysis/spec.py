@@ -20,6 +20,7 @@ from analysis.paths import last_part, redacted
 WORKLOADS = ("short", "prose", "code", "long")
 DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
 PREFIX_ARM = "prefix"  # of a sample: a request over the tokens that all depths share
+BESIDE_ARM = "beside"  # of a sample: the same request of another engine, in turns
 ARMS = ("natural", "synthetic")
 ENGINES = ("llama-server", "tracer")
 # Fixed beside the temperature, so that builds with other defaults sample alike.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,10 @@ from analysis import lossless, machine, model, prompts, records, store
 from analysis.audit import audit
 from analysis.engines import binary, choose
 from analysis.errors import EngineError, StoreError
-from analysis.folders import machines_folder
+from analysis.folders import REPLAY_VARIABLE, machines_folder, replaying
 from analysis.launch import Bench, PlannedLaunch, measure_launch
 from analysis.progress import Progress, here
 from analysis.spec import SweepSpec
-
-REPLAY_VARIABLE = "SPECDEPTH_REPLAY"
 
 
 def plan(spec: SweepSpec) -> list[PlannedLaunch]:
@@ -32,11 +29,6 @@ def plan(spec: SweepSpec) -> list[PlannedLaunch]:
     return launches
 
 
-def replaying() -> bool:
-    """Tell whether engines are forbidden and stored samples must do."""
-    return os.environ.get(REPLAY_VARIABLE, "") not in ("", "0")
-
-
 def measure(
     spec: SweepSpec,
     notebook: str = "depth_sweep",
@@ -44,13 +36,15 @@ def measure(
     folder: Path | None = None,
     progress: Progress | None = None,
     covered_by: str = "",
+    beside: str = "",
 ) -> store.Recorded:
     """Measure what is not yet measured of a spec, and return all its samples.
 
     Samples go to ``<folder>/<machine>/samples/<notebook>-<key>.jsonl`` and the engines' logs to
     ``logs`` beside it. Interrupted at any moment, a second call continues. With
     ``SPECDEPTH_REPLAY=1`` nothing is started and the stored samples are returned. Samples of the
-    notebook `covered_by` are taken instead where they hold all that is asked for.
+    notebook `covered_by` are taken instead where they hold all that is asked for. An engine named
+    by `beside` runs next to the spec's own and answers the same requests in turns.
 
     Raises
     ------
@@ -67,11 +61,15 @@ def measure(
     facts = model.facts(path)
     model.check_drafter(facts, spec.drafter, spec.depths)
     drafts = model.facts(model.resolve(spec.draft_model)).sha256 if spec.draft_model else ""
+    other = replace(spec, engine=beside) if beside else None
+    other_build = choose.probe(other) if other else None
+    more = {"beside": other_build.fingerprint} if other_build else {}
     key = spec.key(
         model=facts.sha256,
         draft=drafts,
         engine=build.fingerprint,
         settings=binary.settings(),
+        **more,
     )
     for recorded in _covering(samples, covered_by, spec):
         stored_engine = recorded.run.engine
@@ -83,6 +81,8 @@ def measure(
     file = samples / f"{notebook}-{key}.jsonl"
     bench = Bench(spec, build, path, (), f"{notebook}-{key}", samples / "logs" / key)
     bench = replace(bench, encoded=_encode(bench, facts))
+    if other and other_build:
+        bench = replace(bench, beside=replace(bench, spec=other, build=other_build))
     run = _run_facts(bench, notebook, key, here_facts, facts)
     with store.Writer(file, run) as writer:
         stored = store.read(file)

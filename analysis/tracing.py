@@ -6,9 +6,12 @@ from dataclasses import replace
 
 from analysis import report, steps, sweep
 from analysis.errors import EngineError, StoreError
+from analysis.folders import replaying
 from analysis.parameters import PageParameters, Tracing
 from analysis.spec import SweepSpec
 from analysis.traces import Traces
+
+BESIDE = "llama-server"  # asked in turns with the tracer, so that their speeds compare
 
 
 def spec_of(spec: SweepSpec, tracing: Tracing, p_min: float | None = None) -> SweepSpec:
@@ -38,14 +41,18 @@ def measure(page: PageParameters, notebook: str) -> Traces | None:
     try:
         runs = [
             sweep.measure(
-                spec_of(page.spec, tracing, p_min), notebook, page.machine, page.machines_folder
+                spec_of(page.spec, tracing, p_min),
+                notebook,
+                page.machine,
+                page.machines_folder,
+                beside=BESIDE if p_min is None else "",
             )
             for p_min in (None, *wanted)
         ]
     except EngineError:
         return None
     except StoreError:
-        if sweep.replaying():  # it did not run then, either
+        if replaying():  # it did not run then, either
             return None
         raise
     sweeps = [report.sweep_of(r, page.mix) for r in runs]

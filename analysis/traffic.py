@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy as np
 from analysis import logs, stats
 from analysis.engines.llama_server import parse_metrics
 from analysis.errors import SpecDepthError
+from analysis.folders import replaying
 from analysis.paths import last_part
 from analysis.stats import LIKE_THESE, Interval, Mean
 from analysis.tables import interval
@@ -163,11 +165,22 @@ def against_note(whole: Summary) -> str:
     return said + f"this log's {interval(here)} is {where}."
 
 
-def markdown(log: str) -> str:
-    """Return a log's acceptance as a Markdown section; says what to do where none is given."""
+def markdown(log: str, samples: Path) -> str:
+    """Return a log's acceptance as a Markdown section; says so where no log is given.
+
+    The requests' numbers, and nothing else of the log, are kept beside the samples, so that the
+    section can be made again without the log.
+    """
     if not log:
         return "No log was given to this page."
-    found = groups(load([Path(log).expanduser()]))
+    kept = samples / "traffic" / f"{last_part(log)}.json"
+    if replaying():
+        requests = [logs.Request(**values) for values in json.loads(kept.read_text())]
+    else:
+        requests = load([Path(log).expanduser()])
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps([vars(r) for r in requests]) + "\n")
+    found = groups(requests)
     lines = rows(found)
     head = list(lines[0])
     table = [" | ".join(head), " | ".join("---" for _ in head)]

@@ -15,6 +15,7 @@ import pytest
 from analysis import report, store, sweep
 from analysis.engines import binary
 from analysis.errors import EngineError, ModelError, StoreError
+from analysis.folders import REPLAY_VARIABLE
 from analysis.prompts import Encoded, Prompt
 from analysis.request import groups, requests
 from analysis.spec import SweepSpec
@@ -168,7 +169,7 @@ measure(Path({str(tmp_path)!r}))
 def test_replay_starts_no_engine(
     measured: store.Recorded, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(sweep.REPLAY_VARIABLE, "1")
+    monkeypatch.setenv(REPLAY_VARIABLE, "1")
     monkeypatch.setenv("SPECDEPTH_SERVER", "/bin/false")
     replayed = measure(measured.path.parents[2])
     assert replayed.samples == measured.samples

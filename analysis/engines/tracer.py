@@ -21,7 +21,6 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import llama_cpp
@@ -42,34 +41,10 @@ from analysis.engines.native import (
     quiet_log,
     target_chain,
 )
+from analysis.engines.trace import Settings, Trace
 from analysis.records import Step
 
 TOP_K_OF_DRAFT = 10  # of the draft-mtp sampler of the pinned llama-server
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a tracer is started with."""
-
-    model: str
-    context: int  # tokens
-    room: int  # recurrent states kept for rolling back: the deepest draft it can take
-    draft: bool  # whether the MTP head is loaded
-    threads: int
-    batch: int = 2048  # tokens of the prompt a pass, as llama-server's default
-    cache_type_k: str = "f16"
-    cache_type_v: str = "f16"
-
-
-@dataclass(frozen=True)
-class Trace:
-    """One decoded text, its first token included, with every step after it."""
-
-    tokens: list[int]
-    stop: str  # "limit" or "eos"
-    steps: list[Step]
-    prompt_ms: float
-    predicted_ms: float
 
 
 class Head:

@@ -1,6 +1,6 @@
 """The child process of the tracer: one JSON object a line in, one a line out.
 
-The first line holds the :class:`~analysis.engines.tracer.Settings`; each further one names an
+The first line holds the :class:`~analysis.engines.trace.Settings`; each further one names an
 `op` and its arguments. An answer is ``{"ok": ...}`` or ``{"error": [wrong, found, next]}``.
 Whatever the native libraries print goes to the log.
 """
@@ -14,7 +14,8 @@ from dataclasses import asdict
 from typing import Any
 
 from analysis.engines import native
-from analysis.engines.tracer import Settings, Trace, Tracer
+from analysis.engines.trace import Settings, Trace
+from analysis.engines.tracer import Tracer
 
 
 def main() -> None:
