@@ -37,7 +37,8 @@ def interval(found: Interval | None) -> str:
         return "–"
     if not (math.isfinite(found.low) and math.isfinite(found.high)):
         return f"{number(found.estimate, math.nan)} (no interval)"
-    if found.low == found.high:  # exact, such as one token per step without drafting
+    # Exact up to the last bits, such as one token per step without drafting.
+    if math.isclose(found.low, found.high, rel_tol=1e-9, abs_tol=1e-12):
         return number(found.estimate, 0)
     half = (found.high - found.low) / 2
     low, high = number(found.low, half), number(found.high, half)
