@@ -74,27 +74,28 @@ def decay(counts: dict[str, Positions]) -> pd.DataFrame:
             "change of log-odds a position": interval(_in(own.slope(), LIKE_THESE)),
             "conditional chance": call(own),
             "likelihood ratio": f"{gain:.1f}",
-            "p, if steps were independent": f"{p:.2g}",
+            "p, if steps were independent": "below 1e-99" if p < 1e-99 else f"{p:.2g}",
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("workload")
 
 
 def by_depth(sweep: Sweep) -> pd.DataFrame:
-    """Return acceptance rate and tokens per step by depth, with the note's figures."""
-    quoted = quotes.note_acceptance()
-    rows: dict[int, dict[str, str]] = {}
-    for cell in sweep.cells():
-        if cell.depth == 0:
-            continue
-        row = rows.setdefault(cell.depth, {})
-        row[f"{cell.workload}, rate"] = interval(cell.interval("acceptance", LIKE_THESE))
-        row[f"{cell.workload}, tokens per step"] = interval(
-            cell.interval("tokens_per_step", LIKE_THESE)
-        )
-    for depth, row in rows.items():
-        own = quoted[quoted["n_max"] == depth]["acceptance"]
-        row["the note, short, rate"] = "–" if own.empty else f"{own.iloc[0]:.2f}"
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth").fillna("–")
+    """Return acceptance rate and tokens per step by workload and depth, with the note's figures."""
+    quoted = quotes.note_acceptance().set_index(["workload", "n_max"])["acceptance"]
+    rows = {
+        (cell.workload, cell.depth): {
+            "acceptance rate": interval(cell.interval("acceptance", LIKE_THESE)),
+            "tokens per step": interval(cell.interval("tokens_per_step", LIKE_THESE)),
+            "the note's rate": f"{quoted[cell.workload, cell.depth]:.2f}"
+            if (cell.workload, cell.depth) in quoted.index
+            else "–",
+        }
+        for cell in sweep.cells()
+        if cell.depth > 0
+    }
+    table = pd.DataFrame.from_dict(rows, orient="index")
+    table.index = pd.MultiIndex.from_tuples(table.index, names=["workload", "depth"])
+    return table
 
 
 def worth(measured: Sweep, traced: Sweep | None) -> pd.DataFrame:

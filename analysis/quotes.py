@@ -38,6 +38,8 @@ def one_alpha() -> pd.DataFrame:
         rates = own.set_index("n_max")["acceptance"]
         if not {2, 5} <= set(rates.index):
             continue
+        stated = str(own["source"].iloc[0])
+        source, _, document = stated.partition(", " if ", " in stated else " ")
         digits = 2 if name.startswith("the note") else 3
         at_5 = geometric.predicted(rates[2], 2, 5, 0.5 * 10**-digits)
         rows[name] = {
@@ -45,7 +47,8 @@ def one_alpha() -> pd.DataFrame:
             "constant chance from it": f"{geometric.alpha_of(rates[2], 2):.3f}",
             "predicts at depth 5": f"{at_5.estimate:.3f} [{at_5.low:.3f}, {at_5.high:.3f}]",
             "stated at depth 5": f"{rates[5]:.{digits}f}",
-            "source": str(own["source"].iloc[0]),
+            "source": source,
+            "document": document,
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("measured by")
 

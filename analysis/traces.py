@@ -28,11 +28,11 @@ class Traces:
         """Return the main run's steps, one a row."""
         return steps.frame(self.main.recorded.samples, self.traced)
 
-    def example(self) -> Traced:
-        """Return the first text of the deepest depth, to be shown token by token."""
+    def example(self) -> tuple[int, Traced]:
+        """Return the first text of the deepest depth: its first token, and its steps."""
         deepest = max(self.main.depths)
         return next(
-            self.traced[steps.sample_id(s)]
+            (s.tokens[0], self.traced[steps.sample_id(s)])
             for s in self.main.recorded.samples
             if s.depth == deepest and not s.warm_up and steps.sample_id(s) in self.traced
         )

@@ -119,12 +119,12 @@ def test_a_strip_marks_every_token_and_says_it_in_words() -> None:
         ),
         {1: " a", 2: "<b>", 3: "c", 4: "\n", 5: "e", 6: ""},
     )
-    html = strip.strip(made)
+    html = strip.strip(6, made)
     body = html.split("aria-label", 1)[1]
-    assert [body.count(f'class="{k}"') for k in ("kept", "refused", "own")] == [2, 2, 2]
+    assert [body.count(f'class="{k}"') for k in ("kept", "refused", "own")] == [2, 2, 3]
     assert "&lt;b&gt;" in html
     assert "<b>" not in body
     assert 'role="img"' in html
-    said = strip.in_words(made)
+    said = strip.in_words(6, made)
     assert "drafted 4 tokens" in said
     assert "kept 2 and refused 2" in said
