@@ -164,4 +164,6 @@ def _quick(sweep: Sweep) -> list[str]:
         fewer.append(f"{spec['prompts']} prompts a workload instead of {PUBLISHED_PROMPTS}")
     if "long" in spec["workloads"] and spec["long_prompts"] < PUBLISHED_LONG:
         fewer.append(f"{spec['long_prompts']} long prompts instead of {PUBLISHED_LONG}")
+    if spec["lossless_prompts"] == 0:
+        fewer.append("no greedy texts compared")
     return [f"A quick run: {', '.join(fewer)}. Intervals are wider."] if fewer else []

@@ -163,16 +163,23 @@ def verdict(
 @_plainly
 def traffic(
     logs: Annotated[list[Path] | None, typer.Argument(help="Logs of a llama-server.")] = None,
-    url: Annotated[str, typer.Option(help="A running server instead, such as http://…:8080.")] = "",
+    url: Annotated[
+        str,
+        typer.Option(help="A running server instead; its key from LLAMA_API_KEY."),
+    ] = "",
     as_json: Json = False,
     each: Annotated[bool, typer.Option(help="Every request as well.")] = False,
 ) -> None:
-    """Print how often drafts were accepted on your own traffic."""
+    """Print how often drafts were accepted on your own traffic.
+
+    Logs of any recent build will do; those of -lv 4 also state the draft depth. - reads the input.
+    """
     from analysis import summary
     from analysis import traffic as own
 
     if bool(logs) == bool(url):
-        raise typer.BadParameter("give the logs of a llama-server, or --url")
+        given = "both" if url else "neither"
+        raise typer.BadParameter(f"give the logs of a llama-server or --url, not {given}")
     if url:
         summary.show_counters(own.of_server(url), as_json=as_json)
         return
@@ -197,9 +204,12 @@ def placement(
     from analysis import placement as own
 
     if log != "-" and not Path(log).is_file():
-        raise SpecDepthError("the log is not there", Path(log).name, "check its path")
+        wrong = "the log is a folder" if Path(log).is_dir() else "the log is not there"
+        raise SpecDepthError(wrong, log, "name the file itself, or - for the input")
     stream = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()
     found = own.read(stream.decode(errors="replace"))
+    if found.verdict == own.UNKNOWN:
+        print("no placement in this log: llama-server prints it from -lv 4 on", file=sys.stderr)
     if as_json:
         print(json.dumps(found.to_json(), indent=1))
         return

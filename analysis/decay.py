@@ -139,6 +139,18 @@ def _pays(ratio: Interval) -> str:
     return "yes" if ratio.low > 1 else "no" if ratio.high < 1 else "not distinguishable"
 
 
+def basis(sweep: Sweep) -> str:
+    """Return what the engine's own numbers are read from, as one sentence."""
+    run = sweep.recorded.run
+    prompts = sweep.timed.groupby("workload")["prompt_id"].nunique().to_dict()
+    counts = ", ".join(f"{w} {prompts[w]}" for w in sweep.workloads)
+    taken = " It holds more than this page asks for." if run.notebook == "depth_sweep" else ""
+    return (
+        f"Read from {run.run}: depths {sweep.depths[0]} to {sweep.depths[-1]}, "
+        f"{sweep.timed['round'].nunique()} launches a depth, prompts: {counts}.{taken}"
+    )
+
+
 def sentences(counts: dict[str, Positions], machine: str) -> list[str]:
     """Return the finding by workload, its numbers computed from the counts."""
     found = []
@@ -154,7 +166,7 @@ def sentences(counts: dict[str, Positions], machine: str) -> list[str]:
         deepest = there[-1] if there else 1
         slope = _in(own.slope(), LIKE_THESE)
         how = {
-            FALLS: "falls with position, faster than a constant chance",
+            FALLS: "falls with position, faster than geometric",
             RISES: "rises with position",
             HOLDS: "is not distinguishable from a constant chance",
         }.get(call(own), "was measured on too few drafts")

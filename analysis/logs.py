@@ -88,6 +88,8 @@ def requests(lines: Iterable[str]) -> list[Request]:
             )  # fmt: skip
         elif (draft := _DRAFT.search(line)) and key in places:
             at = places.pop(key)
+            if int(draft[1]) > int(draft[2]):
+                continue  # garbled: more accepted than drafted
             found[at] = replace(found[at], draft_n=int(draft[2]), draft_n_accepted=int(draft[1]))
     return found
 

@@ -43,6 +43,9 @@ _FAILURES = (
 )
 _NOT_FATAL = re.compile(r"retrying without pipeline parallelism")
 _READY = re.compile(r"\b(?:model loaded|server is listening|listening on http|listening on)\b")
+_STARTING = re.compile(
+    r"llama_server: initializing|loading model '|llama_server: loading|main: loading model"
+)
 _FIT = (
     ("projected_mib", re.compile(r"projected to use (\d+) MiB of device memory vs\. (\d+) MiB")),
     ("context", re.compile(r"context size reduced from (\d+) to (\d+)")),
@@ -123,7 +126,8 @@ class _Load:
 def read(text: str) -> Placement:
     """Return what a log says of the last model that it loads; raises nothing on any text."""
     found = Placement()
-    lines = [logs.plain(raw)[0] for raw in text.splitlines()]
+    raw = _last_server(text.splitlines())
+    lines = [logs.plain(line)[0] for line in raw]
     loads = _loads(lines, found)
     real = [load for load in loads if not load.dry] or loads[-1:]
     if real:
@@ -134,10 +138,20 @@ def read(text: str) -> Placement:
             "draft_n": r.draft_n or None,
             "draft_n_accepted": r.draft_n_accepted if r.draft_n else None,
         }
-        for r in logs.requests(text.splitlines())
+        for r in logs.requests(raw)
     ]  # fmt: skip
     _judge(found, lines, real[-1] if real else _Load())
     return found
+
+
+def _last_server(lines: list[str]) -> list[str]:
+    """Return the lines from the start of the last server on, where a log holds several."""
+    start, ready = 0, False
+    for place, line in enumerate(lines):
+        if _STARTING.search(line) and ready:
+            start, ready = place, False
+        ready = ready or bool(_READY.search(line))
+    return lines[start:]
 
 
 def _loads(lines: Iterable[str], found: Placement) -> list[_Load]:
@@ -218,6 +232,7 @@ def _judge(found: Placement, lines: list[str], load: _Load) -> None:
     on_device = sum(mib for device, mib in model.items() if not _HOST.match(device))
     if on_device == 0:
         found.verdict, found.layers_on_device = NONE, 0
+        found.evidence.append("(all buffers lie in host memory: a printed count is no placement)")
         return
     host = {d for b in (found.kv_buffers_mib, found.state_buffers_mib) for d in b if _HOST.match(d)}
     whole = found.layers_total is not None and found.layers_on_device == found.layers_total

@@ -58,16 +58,16 @@ def note_sentence() -> str:
     rates = note_acceptance().set_index("n_max")["acceptance"]
     at_5 = geometric.predicted(rates[2], 2, 5, 0.005)
     inside = at_5.low <= rates[5] <= at_5.high
-    others = public_acceptance().groupby("hardware")
     measured = [
+        f"{own.set_index('n_max')['acceptance'][2]:.0%} to "
         f"{own.set_index('n_max')['acceptance'][5]:.0%} ({h})"
-        for h, own in others
+        for h, own in public_acceptance().groupby("hardware")
         if {2, 5} <= set(own["n_max"])
     ]
     return (
         f"One constant chance that gives the note's {rates[2]:.0%} at depth 2 "
         f"({geometric.alpha_of(rates[2], 2):.2f}) predicts {at_5.estimate:.0%} at depth 5, where "
-        f"the note has {rates[5]:.0%} and a public sweep of the same shape measured "
-        f"{', '.join(measured)}: the note's two figures "
-        f"{'fit' if inside else 'do not fit'} one constant chance."
+        f"the note has {rates[5]:.0%}: the note's two figures "
+        f"{'fit' if inside else 'do not fit'} one constant chance. Over the same depths, public "
+        f"sweeps of the same shape, on other prompts, fell from {', '.join(measured)}."
     )

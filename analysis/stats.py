@@ -94,6 +94,14 @@ class Mean:
         """Return the two-sided 95% interval."""
         return Interval(self.estimate, *self.bounds(scope, (1 - CONFIDENCE) / 2))
 
+    def positive(self, scope: str) -> Interval:
+        """Return the 95% interval of a positive quantity, on the logarithmic scale."""
+        reach = self.reach(scope, (1 - CONFIDENCE) / 2)
+        if self.estimate <= 0 or not math.isfinite(reach):
+            return self.interval(scope)
+        factor = math.exp(min(reach / self.estimate, 700.0))
+        return Interval(self.estimate, self.estimate / factor, self.estimate * factor)
+
     def share(self, scope: str) -> Interval:
         """Return the 95% interval of a share: on the log-odds scale, so that it stays in [0, 1].
 

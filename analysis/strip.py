@@ -64,9 +64,9 @@ def in_words(first: int, traced: Traced, steps: int = STEPS) -> str:
     tokens = [first, *(t for s in shown for t in (*s.drafted[: s.accepted], s.chosen))]
     text = "".join(traced.pieces[t] for t in tokens).strip()
     return (
-        f"In {len(shown)} steps the head drafted {drafted} tokens. The target kept {kept} and "
-        f"refused {drafted - kept}, and chose {len(shown)} of its own, one a step; {whole} drafts "
-        f"were kept whole, {none} not at all. The text: {text!r}"
+        f"In the first {len(shown)} steps the head drafted {drafted} tokens. The target kept "
+        f"{kept} and refused {drafted - kept}, and chose {len(shown)} of its own, one a step; "
+        f"{whole} drafts were kept whole, {none} not at all. The text: {text!r}"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,8 @@ class Summary:
 def load(paths: Sequence[Path]) -> list[logs.Request]:
     """Return the requests of some logs, one after the other.
 
+    A log that is named twice is read once; ``-`` is the input.
+
     Raises
     ------
     TrafficError
@@ -68,11 +71,16 @@ def load(paths: Sequence[Path]) -> list[logs.Request]:
     """
     found: list[logs.Request] = []
     servers = 0
-    for path in paths:
-        if not path.is_file():
-            raise TrafficError("the log is not there", last_part(str(path)), "check its path")
-        with path.open(errors="replace") as lines:
-            own = logs.requests(lines)
+    unique = dict.fromkeys(p if str(p) == "-" else p.resolve() for p in paths)
+    for path in unique:
+        if str(path) == "-":
+            own = logs.requests(sys.stdin)
+        elif path.is_file():
+            with path.open(errors="replace") as lines:
+                own = logs.requests(lines)
+        else:
+            wrong = "the log is a folder" if path.is_dir() else "the log is not there"
+            raise TrafficError(wrong, str(path), "name the file itself, or - for the input")
         found += [logs.Request(**(vars(r) | {"server": r.server + servers})) for r in own]
         servers += max((r.server for r in own), default=0) + 1
     if not found:
@@ -88,21 +96,25 @@ def summary(name: str, requests: Sequence[logs.Request]) -> Summary:
     """Return the sums of a group, with intervals over its requests."""
     drafting = [r for r in requests if r.draft_n > 0]
 
-    def ratio(pairs: list[tuple[float, float]]) -> Interval | None:
+    def mean(pairs: list[tuple[float, float]]) -> Mean | None:
         table = np.array(pairs, dtype=float).reshape(-1, 2)
         if not len(table) or table[:, 1].sum() == 0:
             return None
-        mean = stats.ratio(table[None, :, 0], table[None, :, 1])
-        clusters = tuple(c for c in mean.components if c.unit == "prompt")
-        return Mean(mean.estimate, clusters).interval(LIKE_THESE)
+        found = stats.ratio(table[None, :, 0], table[None, :, 1])
+        return Mean(found.estimate, tuple(c for c in found.components if c.unit == "prompt"))
 
+    def ratio(pairs: list[tuple[float, float]]) -> Interval | None:
+        found = mean(pairs)
+        return None if found is None else found.positive(LIKE_THESE)
+
+    rate = mean([(r.draft_n_accepted, r.draft_n) for r in drafting])
     return Summary(
         name=name,
         requests=len(requests),
         drafting=len(drafting),
         draft_n=sum(r.draft_n for r in requests),
         draft_n_accepted=sum(r.draft_n_accepted for r in requests),
-        acceptance=ratio([(r.draft_n_accepted, r.draft_n) for r in drafting]),
+        acceptance=None if rate is None else rate.share(LIKE_THESE),
         tokens_per_step=ratio([(r.predicted_n - 1, r.steps) for r in requests if r.steps]),
         tok_s=ratio([(1e3 * (r.predicted_n - 1), r.predicted_ms) for r in requests]),
     )
@@ -136,21 +148,26 @@ def rows(found: Sequence[Summary]) -> list[dict[str, str]]:
     return [
         {
             "requests of": s.name,
-            "requests": f"{s.requests} ({s.drafting} drafting)",
+            "n": str(s.requests),
+            "with drafts": str(s.drafting),
             "drafted": str(s.draft_n),
-            "accepted": str(s.draft_n_accepted),
-            "acceptance": interval(s.acceptance),
-            "tokens per step": interval(s.tokens_per_step),
-            "decode tok/s": interval(s.tok_s),
+            "rate": _shown(s.acceptance),
+            "tokens/step": _shown(s.tokens_per_step),
+            "tok/s": _shown(s.tok_s),
         }
         for s in found
     ]
 
 
+def _shown(found: Interval | None) -> str:
+    """Format an interval; one request gives a number alone."""
+    return interval(found).removesuffix(" (no interval)")
+
+
 def against_note(whole: Summary) -> str:
     """Return how a whole log's acceptance stands to the note's range, as one sentence."""
     low, high = NOTE_RANGE
-    said = f"The note gives {low:.2f} to {high:.2f} on its own traffic; "
+    said = f"Note 002 gives {low:.2f} to {high:.2f} for an MTP head on its own traffic; "
     if whole.acceptance is None:
         return said + "nothing was drafted in this log."
     here = whole.acceptance
@@ -161,8 +178,8 @@ def against_note(whole: Summary) -> str:
     elif here.high < low:
         where = "below it"
     else:
-        where = "not distinguishable from a figure in it"
-    return said + f"this log's {interval(here)} is {where}."
+        where = "an interval that reaches into that range"
+    return said + f"this log's {interval(here)} is {where}, whatever drafter it used."
 
 
 def markdown(log: str, samples: Path) -> str:

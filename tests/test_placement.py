@@ -179,3 +179,9 @@ def test_the_command_reads_a_file_or_its_input() -> None:
     missing = CliRunner().invoke(app, ["placement", "/nowhere.log"])
     assert missing.exit_code == 1
     assert "the log is not there" in missing.stderr
+
+
+def test_the_last_of_two_servers_counts_alone() -> None:
+    both = RPC.read_text() + CPU.read_text()
+    assert placement.read(both) == placement.read(CPU.read_text())
+    assert placement.read(CPU.read_text() + RPC.read_text()) == placement.read(RPC.read_text())
