@@ -174,12 +174,12 @@ def against_note(whole: Summary) -> str:
     if not np.isfinite(here.low):
         return said + f"this log's {interval(here)} is of one request."
     if here.low > high:
-        where = "above it"
+        where = "lies above that"
     elif here.high < low:
-        where = "below it"
+        where = "lies below that"
     else:
-        where = "an interval that reaches into that range"
-    return said + f"this log's {interval(here)} is {where}, whatever drafter it used."
+        where = "has an interval that reaches into that"
+    return said + f"this log's {interval(here)}, whatever drafter it used, {where}."
 
 
 def markdown(log: str, samples: Path) -> str:
