@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -15,6 +16,10 @@ from analysis.engines import binary
 from analysis.records import Run, Sample
 from analysis.spec import SweepSpec
 from analysis.store import Recorded
+
+# A busy machine is slow, not wrong.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 SAMPLE = Sample(
     run="r", launch="l", round=0, order=1, arm="natural", drafter="mtp", depth=2,

@@ -74,7 +74,7 @@ def test_law_equals_what_the_engine_lays_out(name: str, tmp_path: Path) -> None:
 def test_sizes_of_the_27b_are_the_public_ones(tmp_path: Path) -> None:
     """FACTS: a shape in Q4_K with Q6_K output and embeddings is a file of 14.9 GiB."""
     file = shape_file.write(shapes.shape("qwen3.6-27b"), tmp_path / "x.gguf", "q4_k")
-    assert file.stat().st_size / 2**30 == pytest.approx(14.9, abs=0.1)
+    assert file.stat().st_size / 2**30 == pytest.approx(14.9, rel=0.01)
 
 
 def test_every_shape_names_its_source() -> None:
