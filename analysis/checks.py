@@ -11,6 +11,7 @@ from analysis.speculation import MIN_TOKENS_FOR_SPEED, ends_inside_draft
 BUSY_SHARE = 0.05  # of the machine's processor time
 CLOCK_DROP = 0.10
 UNSTABLE_SPREAD = 0.05  # relative standard deviation of a cell's rounds
+LOOPING, LOOP_TOKENS = 0.3, 64  # share of distinct runs of four tokens; shortest text judged
 PUBLISHED_ROUNDS, PUBLISHED_PROMPTS, PUBLISHED_LONG = 5, 8, 4
 
 
@@ -25,6 +26,7 @@ def warnings(sweep: Sweep) -> list[str]:
         *_short(sweep),
         *_cut_drafts(sweep),
         *_texts(sweep),
+        *_loops(sweep),
         *_quick(sweep),
     ]
     return found + list(sweep.recorded.notes)
@@ -152,6 +154,24 @@ def _texts(sweep: Sweep) -> list[str]:
     return [
         f"In {len(parted)} of {len(timed)} comparisons the timed text parts from that of depth 0: "
         "there the speeds are of different texts; the page also gives them over the shared tokens."
+    ]
+
+
+def _loops(sweep: Sweep) -> list[str]:
+    """Warn of texts that repeat themselves: they are easy to guess and stand for no real work."""
+    long_enough = sweep.timed["tokens"].map(len) >= LOOP_TOKENS
+    texts = sweep.timed[(sweep.timed["depth"] == 0) & long_enough]
+    texts = texts[texts["round"] == texts["round"].min()]
+    names = [
+        f"{w}/{p}"
+        for w, p, tokens in zip(texts["workload"], texts["prompt_id"], texts["tokens"], strict=True)
+        if lossless.distinct(tokens) < LOOPING
+    ]
+    if not names:
+        return []
+    return [
+        f"{len(names)} of {len(texts)} texts repeat themselves (less than {LOOPING:.0%} of their "
+        f"runs of four tokens are different), which makes them easy to guess: {', '.join(names)}."
     ]
 
 

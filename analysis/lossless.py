@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from analysis import store
 from analysis.records import Divergence, Sample
 
@@ -18,6 +20,12 @@ def first_difference(a: tuple[int, ...], b: tuple[int, ...]) -> int | None:
         if x != y:
             return index
     return None if len(a) == len(b) else min(len(a), len(b))
+
+
+def distinct(tokens: Sequence[int], n: int = 4) -> float:
+    """Return the share of different runs of `n` tokens among all; 1 means no repetition."""
+    runs = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+    return len(set(runs)) / max(len(runs), 1)
 
 
 def pairs(recorded: store.Recorded, temperature: float = 0.0) -> list[tuple[Sample, Sample]]:

@@ -17,15 +17,10 @@ from typing import Any
 from analysis import model, prompts
 from analysis.engines import choose
 from analysis.engines.process import Engine
+from analysis.lossless import distinct
 from analysis.spec import SAMPLING, SweepSpec
 
 DEPTH, PREDICT = 5, 200
-
-
-def distinct(tokens: list[int], n: int = 4) -> float:
-    """Return the share of different runs of `n` tokens among all; 1 means no repetition."""
-    runs = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
-    return len(set(runs)) / max(len(runs), 1)
 
 
 def measure(

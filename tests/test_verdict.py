@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis import report, verdict
+from analysis import checks, report, verdict
 from analysis.stats import LIKE_THESE, ON_THESE, Table
 from analysis.store import Recorded
 
@@ -277,3 +277,18 @@ def test_the_gain_is_paired_where_a_prompt_is_missing(make_recorded: Make) -> No
     found = sweep.relative("tok_s", "short", 1, 0, ON_THESE)
     assert found is not None
     assert found.estimate == pytest.approx(1.5)
+
+
+def test_texts_that_repeat_themselves_are_named(make_recorded: Callable[..., Recorded]) -> None:
+    import dataclasses
+
+    recorded = make_recorded({0: 100.0, 1: 90.0})
+    loop, text = (7, 8, 9) * 40, tuple(range(120))
+    samples = tuple(
+        dataclasses.replace(s, tokens=loop if s.prompt_id == "03" else text)
+        for s in recorded.samples
+    )
+    sweep = report.sweep_of(dataclasses.replace(recorded, samples=samples))
+    (said,) = [w for w in checks.warnings(sweep) if "repeat themselves" in w]
+    assert said.startswith("1 of 8 texts")
+    assert "short/03" in said
