@@ -127,6 +127,11 @@ def test_measuring_never_draws_and_drawing_never_measures() -> None:
     assert all(name not in reach(name) for name in graph)  # no circles
 
 
+def test_experimental_bindings_stand_in_one_file() -> None:
+    using = [p.name for p in (ROOT / "analysis").rglob("*.py") if "llama_cpp_ext" in p.read_text()]
+    assert using == ["tracer.py"]
+
+
 def test_modules_stay_small() -> None:
     lengths = {p.name: len(p.read_text().splitlines()) for p in (ROOT / "analysis").rglob("*.py")}
     assert {n: x for n, x in lengths.items() if x > 320} == {}
