@@ -32,8 +32,3 @@ def predicted(rate: float, depth: int, other: int, rounding: float) -> Interval:
     """
     rates = (rate, max(rate - rounding, 0.0), min(rate + rounding, 1.0))
     return Interval(*(rate_of(alpha_of(r, depth), other) for r in rates))
-
-
-def tokens_per_step_of(alpha: float, depth: int) -> float:
-    """Return tokens per step under a constant alpha: ``1 + alpha + ... + alpha^depth``."""
-    return sum(alpha**k for k in range(depth + 1))

@@ -73,7 +73,7 @@ def measure_launch(
     todo = [
         (place, group)
         for place, group in enumerate(groups(wanted, bench.spec.busy_slots))
-        if any(map(missing, group))
+        if any(missing(r) for request in group for r in _both(bench, request))
     ]
     if all(request.warm_up for _, group in todo for request in group):
         return False
@@ -115,6 +115,13 @@ def measure_launch(
     return True
 
 
+def _both(bench: Bench, request: Request) -> tuple[Request, ...]:
+    """Return a request and, where another engine runs beside, the same request of that one."""
+    if bench.beside is None or request.arm != bench.spec.arm:
+        return (request,)
+    return request, replace(request, arm=BESIDE_ARM)
+
+
 def _ask_all(
     bench: Bench,
     engine: Engine,
@@ -130,8 +137,8 @@ def _ask_all(
         began = time.monotonic()
         while True:
             turns = [(engine, group)]
-            if other is not None and group[0].arm == bench.spec.arm:
-                turns.append((other, [replace(r, arm=BESIDE_ARM) for r in group]))
+            if other is not None and len(_both(bench, group[0])) == 2:
+                turns.append((other, [_both(bench, r)[1] for r in group]))
                 turns = turns[::-1] if place % 2 else turns
             for asked, wanted in turns:
                 stored = set()

@@ -21,15 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from analysis.errors import ModelError, SpecError
+from analysis.spec import CACHE_TYPES
 
 MIB = 2**20
 STATE_BYTES = 4  # the state is kept in 32-bit floats, whatever the cache types
 PADDING = 256  # tokens; llama.cpp rounds the context of a sequence up to this
-# Bytes of a block and numbers in it, as ggml packs them.
-CACHE_BLOCKS = {
-    "f32": (4, 1), "f16": (2, 1), "bf16": (2, 1), "q8_0": (34, 32), "q5_1": (24, 32),
-    "q5_0": (22, 32), "q4_1": (20, 32), "q4_0": (18, 32), "iq4_nl": (18, 32),
-}  # fmt: skip
 HYBRID = ("qwen35", "qwen35moe", "qwen3next")
 
 
@@ -92,37 +88,27 @@ def kv_mib(
     unified: bool = False,
     cache_type_k: str = "f16",
     cache_type_v: str = "f16",
+    mtp: bool = False,
 ) -> float:
-    """Return the KV cache of the target's attention layers, in MiB."""
-    tokens = cells(context, slots, unified=unified)
-    return layout.attention_layers * tokens * _token_bytes(layout, cache_type_k, cache_type_v) / MIB
+    """Return the KV cache of the target's attention layers, in MiB, or that of the MTP block.
 
-
-def mtp_kv_mib(
-    layout: Layout,
-    context: int,
-    slots: int = 1,
-    *,
-    unified: bool = False,
-    cache_type_k: str = "f16",
-    cache_type_v: str = "f16",
-) -> float:
-    """Return the KV cache of the MTP block, in MiB: it is there whenever something is drafted.
-
-    Its types are those of the draft (llama-server's ``--spec-draft-type-k`` and ``-v``), 16 bits
-    unless set, whatever the target's are.
+    The MTP block's is there whenever something is drafted. Its types are those of the draft
+    (llama-server's ``--spec-draft-type-k`` and ``-v``), 16 bits unless set, whatever the target's.
     """
     tokens = cells(context, slots, unified=unified)
-    return layout.mtp_layers * tokens * _token_bytes(layout, cache_type_k, cache_type_v) / MIB
+    layers = layout.mtp_layers if mtp else layout.attention_layers
+    return layers * tokens * _token_bytes(layout, cache_type_k, cache_type_v) / MIB
 
 
 def _token_bytes(layout: Layout, cache_type_k: str, cache_type_v: str) -> float:
     """Return the bytes of one token in one layer."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
     total = 0.0
     for kind, size in ((cache_type_k, layout.head_k), (cache_type_v, layout.head_v)):
-        if kind not in CACHE_BLOCKS:
-            raise SpecError(f"no cache type {kind}", "", f"known are {', '.join(CACHE_BLOCKS)}")
-        block_bytes, numbers = CACHE_BLOCKS[kind]
+        if kind not in CACHE_TYPES:
+            raise SpecError(f"no cache type {kind}", "", f"known are {', '.join(CACHE_TYPES)}")
+        numbers, block_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[kind.upper()]]
         total += layout.kv_heads * size * block_bytes / numbers
     return total
 

@@ -6,6 +6,7 @@ room on the disk; its weights read as zeros, and its text would mean nothing.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from analysis.shapes import Shape, tensors
@@ -28,10 +29,7 @@ def tensor_bytes(size: tuple[int, ...], kind: str) -> int:
     import gguf
 
     numbers, block = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    total = 1
-    for n in size:
-        total *= n
-    return total // numbers * block
+    return math.prod(size) // numbers * block
 
 
 def write(shape: Shape, path: Path, quantization: str = "q4_k") -> Path:

@@ -178,16 +178,10 @@ class Writer:
 
 def check_same(old: Run, new: Run) -> None:
     """Raise where two runs may not be joined: another key, or another machine."""
-    differing = [
-        f"{name}: {a} and {b}"
-        for name, a, b in (
-            ("key", old.key, new.key),
-            ("processor", old.machine["cpu"], new.machine["cpu"]),
-            ("cores", old.machine["cores"], new.machine["cores"]),
-            ("GPUs", _gpus(old), _gpus(new)),
-        )
-        if a != b
-    ]
+    facts = {"key": (old.key, new.key)} | {
+        name: (value, hardware(new.machine)[name]) for name, value in hardware(old.machine).items()
+    }
+    differing = [f"{name}: {a} and {b}" for name, (a, b) in facts.items() if a != b]
     if differing:
         raise StoreError(
             "two runs with different key facts can not be joined",
@@ -196,8 +190,10 @@ def check_same(old: Run, new: Run) -> None:
         )
 
 
-def _gpus(run: Run) -> list[tuple[Any, ...]]:
-    return [tuple(g.get(k) for k in ("name", "driver", "power_cap_w")) for g in run.machine["gpus"]]
+def hardware(machine: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of a machine that must be equal for two runs to be of the same one."""
+    gpus = [tuple(g.get(k) for k in ("name", "driver", "power_cap_w")) for g in machine["gpus"]]
+    return {"processor": machine["cpu"], "cores": machine["cores"], "GPUs": gpus}
 
 
 def same_spec(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:

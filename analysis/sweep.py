@@ -73,9 +73,11 @@ def measure(
     )
     for recorded in _covering(samples, covered_by, spec):
         stored_engine = recorded.run.engine
-        if recorded.run.model["sha256"] == facts.sha256 and (
-            stored_engine["fingerprint"] == build.fingerprint[:16]
+        if (
+            recorded.run.model["sha256"] == facts.sha256
+            and stored_engine["fingerprint"] == build.fingerprint[:16]
             and stored_engine["settings"] == binary.settings()
+            and store.hardware(recorded.run.machine) == store.hardware(here_facts.to_json())
         ):
             return recorded
     file = samples / f"{notebook}-{key}.jsonl"

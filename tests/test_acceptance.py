@@ -134,13 +134,6 @@ def test_the_notes_figures_do_not_fit_one_alpha() -> None:
     assert at_5.low > 0.41
 
 
-def test_tokens_per_step_is_one_and_rate_times_depth() -> None:
-    for alpha in (0.0, 0.4, 1.0):
-        for depth in (1, 3, 6):
-            expected = 1 + depth * geometric.rate_of(alpha, depth)
-            assert geometric.tokens_per_step_of(alpha, depth) == pytest.approx(expected)
-
-
 def test_a_rate_beyond_one_is_refused() -> None:
     with pytest.raises(ValueError, match="lies in"):
         geometric.alpha_of(1.2, 2)

@@ -28,7 +28,7 @@ def test_one_state_of_the_27b_is_known() -> None:
 def test_cache_of_the_27b() -> None:
     """16 layers of 4 heads of 256, keys and values in 16 bits: 64 KiB a token."""
     assert memory.kv_mib(LARGE, 1024, unified=True) == pytest.approx(64.0)
-    assert memory.mtp_kv_mib(LARGE, 1024, unified=True) == pytest.approx(4.0)
+    assert memory.kv_mib(LARGE, 1024, unified=True, mtp=True) == pytest.approx(4.0)
     half = memory.kv_mib(LARGE, 1024, unified=True, cache_type_k="q8_0", cache_type_v="q8_0")
     assert half == pytest.approx(34.0)
 
@@ -89,5 +89,5 @@ def test_law_equals_what_the_engine_prints(
     }  # fmt: skip
     expected = [memory.kv_mib(layout, 3000, slots, **cache)]  # type: ignore[arg-type]
     if depth:
-        expected.append(memory.mtp_kv_mib(layout, 3000, slots, unified=bool(spec.kv_unified)))
+        expected.append(memory.kv_mib(layout, 3000, slots, unified=bool(spec.kv_unified), mtp=True))
     assert printed["KV"] == pytest.approx(expected, abs=0.01)

@@ -66,7 +66,7 @@ def test_law_equals_what_the_engine_lays_out(name: str, tmp_path: Path) -> None:
         assert printed["RS"] == [pytest.approx(memory.state_mib(layout, s, d), abs=0.01)]
         expected = [
             memory.kv_mib(layout, CONTEXT * s, s),
-            memory.mtp_kv_mib(layout, CONTEXT * s, s),
+            memory.kv_mib(layout, CONTEXT * s, s, mtp=True),
         ]
         assert printed["KV"] == pytest.approx(expected, abs=0.01)
 

@@ -258,3 +258,24 @@ def test_steps_survive_a_torn_line(sample: Any, tmp_path: Path) -> None:
     steps.append(file, other, one)
     with pytest.raises(StoreError, match="twice"):
         steps.read(file)
+
+
+def test_an_interruption_between_two_engines_loses_neither_answer(tmp_path: Path) -> None:
+    spec = dataclasses.replace(
+        TRACER, depths=(0,), workloads=("short",), prompts=2, rounds=1, n_predict=40,
+        lossless_prompts=0,
+    )  # fmt: skip
+
+    def measured() -> list[tuple[Any, ...]]:
+        recorded = sweep.measure(
+            spec, "turns", "tiny", tmp_path, progress=Silent(), beside="llama-server"
+        )
+        return sorted((s.arm, s.prompt_id) for s in recorded.samples if not s.warm_up)
+
+    whole = measured()
+    assert len(whole) == 4
+    (file,) = tmp_path.glob("tiny/samples/*.jsonl")
+    lines = file.read_text().splitlines(keepends=True)
+    lost = next(x for x in lines if '"arm":"beside"' in x and '"warm_up":false' in x)
+    file.write_text("".join(x for x in lines if x != lost))
+    assert measured() == whole
