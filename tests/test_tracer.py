@@ -279,3 +279,27 @@ def test_an_interruption_between_two_engines_loses_neither_answer(tmp_path: Path
     lost = next(x for x in lines if '"arm":"beside"' in x and '"warm_up":false' in x)
     file.write_text("".join(x for x in lines if x != lost))
     assert measured() == whole
+
+
+@pytest.mark.parametrize(
+    ("guesses", "sampled", "kept"),
+    [
+        ([5, 6, 7], [5, 6, 7, 8], [5, 6, 7, 8]),  # all kept, and one of the target's own
+        ([5, 6, 7], [5, 9], [5, 9]),
+        ([5, 0, 7], [5, 0], [5, 0]),  # nothing after an end of text, even where it was guessed
+        ([5, 0], [5, 0, 8], [5, 0, 8]),  # as in llama-server: a last guess is still kept
+        ([], [4], [4]),
+    ],
+)
+def test_the_rule_of_acceptance(
+    guesses: list[int], sampled: list[int], kept: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from analysis.engines import tracer
+
+    loop = object.__new__(tracer.Tracer)
+    loop.ctx = None
+    monkeypatch.setattr(loop, "_ends", lambda token: token == 0)
+    monkeypatch.setattr(
+        tracer.llama_cpp, "llama_sampler_sample", lambda _sampler, _ctx, row: sampled[row]
+    )
+    assert loop._accept(guesses, None) == kept
