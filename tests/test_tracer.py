@@ -299,7 +299,5 @@ def test_the_rule_of_acceptance(
     loop = object.__new__(tracer.Tracer)
     loop.ctx = None
     monkeypatch.setattr(loop, "_ends", lambda token: token == 0)
-    monkeypatch.setattr(
-        tracer.llama_cpp, "llama_sampler_sample", lambda _sampler, _ctx, row: sampled[row]
-    )
+    monkeypatch.setattr("llama_cpp.llama_sampler_sample", lambda _sampler, _ctx, row: sampled[row])
     assert loop._accept(guesses, None) == kept
