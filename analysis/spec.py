@@ -63,7 +63,7 @@ class SweepSpec:
     n_predict: int = 192
     rounds: int = 5  # launches per depth
     temperature: float = 0.5
-    seed: int = 20260719
+    seed: int = 4  # the embedded model repeats itself least with it, see its card
     lossless_prompts: int = 1  # per workload, decoded once per depth at temperature 0; 0 is off
 
     def __post_init__(self) -> None:
