@@ -1,4 +1,4 @@
-"""The command line: ``specdepth doctor | run | verdict | traffic | placement | book``."""
+"""The command line: ``specdepth doctor | run | verdict | traffic | placement | plan | book``."""
 
 from __future__ import annotations
 
@@ -220,6 +220,46 @@ def placement(
             print(f"{'requests':26} {len(value)}")
         else:
             print(f"{name:26} {'not stated' if value in (None, {}) else value}")
+
+
+@app.command()
+@_plainly
+def plan(
+    model: Annotated[str, typer.Option(help="A GGUF, or a shape instead.")] = "",
+    shape: Annotated[str, typer.Option(help="A shipped shape, such as qwen3.6-27b.")] = "",
+    quant: Annotated[str, typer.Option(help="Of a shape: q4_k_m, q8_0, ...")] = "q4_k_m",
+    memory: Annotated[
+        str, typer.Option(help="What the device may use, such as 22GiB; default: this device.")
+    ] = "",
+    context: Annotated[int, typer.Option(help="Tokens of all slots, as --ctx-size.")] = 32768,
+    slots: Annotated[int, typer.Option(help="As --parallel.")] = 1,
+    depths: Annotated[str, typer.Option(help="Such as 0-6 or 0,2,4.")] = "0-6",
+    kv_unified: Annotated[bool, typer.Option(help="One cache for all slots.")] = False,
+    cache_type_k: Annotated[str, typer.Option(help="f16, q8_0, q4_0, ...")] = "f16",
+    cache_type_v: Annotated[str, typer.Option(help="f16, q8_0, q4_0, ...")] = "f16",
+    server: Server = "",
+    closed_form: Annotated[bool, typer.Option("--closed-form", help="Start no engine.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print the memory that each draft depth needs, and which layers would leave the device.
+
+    llama-server's own planner is asked where it can be; a shape needs no weights.
+    """
+    from analysis import planner, summary
+    from analysis.plan import Pool, memory_mib
+
+    pool = Pool(
+        memory_mib(memory) if memory else 0.0, context, slots, kv_unified, cache_type_k,
+        cache_type_v,
+    )  # fmt: skip
+    wanted = planner.Wanted(model, shape, quant)
+    made = planner.make(wanted, pool, tuple(_depths(depths)), server=server, engine=not closed_form)
+    for note in made.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if as_json:
+        print(json.dumps([row.to_json() for row in made.rows], indent=1))
+    else:
+        summary.show_plan(made)
 
 
 @app.command()

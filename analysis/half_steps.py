@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import operator
-from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 
-from analysis import speculation, stats
+from analysis import arms, stats
 from analysis.spec import BESIDE_ARM
 from analysis.stats import LIKE_THESE, Interval
 from analysis.tables import interval
@@ -71,26 +68,18 @@ def against_server(traces: Traces) -> pd.DataFrame:
     Both answered the same requests in turns, in the same launches.
     """
     sweep = traces.main
-    spec = sweep.recorded.run.spec
-    beside = speculation.timed(sweep.recorded.frame(), spec["temperature"], BESIDE_ARM)
-    server = replace(sweep, timed=beside)
+    server = arms.of(sweep, BESIDE_ARM)
     keys = ["workload", "prompt_id", "depth", "round"]
-    pairs = sweep.timed.merge(beside, on=keys, suffixes=("", "_server"))
+    pairs = sweep.timed.merge(server.timed, on=keys, suffixes=("", "_server"))
     rows = {}
     for depth, own in pairs.groupby("depth"):
-        logs = [
-            np.log(sweep.table("tok_s", w, int(str(depth))))
-            - np.log(server.table("tok_s", w, int(str(depth))))
-            for w in sweep.workloads
-        ]
-        ratio = stats.mean(logs)
         rows[depth] = {
             "requests": len(own),
             "the same text": _equal(own, "tokens"),
             "the same counts by position": _equal(own, "accepted_per_position"),
             **{
                 f"tracer's speed against the server's, {scope}": interval(
-                    ratio.interval(scope).map(math.exp)
+                    arms.ratio(sweep, server, int(str(depth)), scope)
                 )
                 for scope in stats.SCOPES
             },

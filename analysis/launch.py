@@ -35,6 +35,10 @@ class Bench:
     logs: Path
     beside: Bench | None = None  # another engine, asked the same in turns
 
+    def at(self, arm: str) -> Bench:
+        """Return the bench of one arm."""
+        return replace(self, spec=self.spec.at(arm))
+
     def engine(self, depth: int, name: str) -> Engine:
         """Return an engine at a depth, not started yet, with its log under this name."""
         log = self.logs / f"{name}.log"
@@ -48,6 +52,7 @@ class PlannedLaunch:
     round: int
     order: int
     depth: int
+    arm: str
 
 
 def measure_launch(
@@ -63,7 +68,10 @@ def measure_launch(
     A request that fails is recorded with its error, and so is an engine that does not start; the
     sweep then goes on with its next launch. Returns whether there was anything to measure.
     """
-    name = f"r{planned.round}-d{planned.depth}-{attempt}-{planned.order}"
+    arm = "" if planned.arm == bench.spec.arm else f"-{planned.arm}"
+    name = f"r{planned.round}{arm}-d{planned.depth}-{attempt}-{planned.order}"
+    prefixes = {} if arm else prefixes
+    bench = bench.at(planned.arm)
     blank = _blank(bench, name, planned)
 
     def missing(request: Request) -> bool:
@@ -88,7 +96,7 @@ def measure_launch(
     whole: machine.Company | None = None
     try:
         with engine, other or nullcontext():
-            whole = machine.Company(*(e.pid for e in (engine, other) if e))
+            whole = machine.Company(*(pid for e in (engine, other) if e for pid in e.pids))
             log = engine.log.read_text(errors="replace")
             layers = placement.read(log).layers
             known = replace(blank, layers_on_device=layers)
@@ -132,7 +140,7 @@ def _ask_all(
     missing: Callable[[Request], bool],
 ) -> None:
     """Make all requests and store what was missing; ends early when the engine has died."""
-    company = machine.Company(*(e.pid for e in (engine, other) if e))
+    company = machine.Company(*(pid for e in (engine, other) if e for pid in e.pids))
     for place, group in todo:
         began = time.monotonic()
         while True:
@@ -180,4 +188,6 @@ def without_paths(command: tuple[str, ...]) -> str:
     words = [last_part(word) if i == 0 else redacted(word) for i, word in enumerate(command)]
     if "--port" in words:
         words[words.index("--port") + 1] = "PORT"
+    if "--rpc" in words:
+        words[words.index("--rpc") + 1] = "127.0.0.1:PORT"
     return " ".join(words)

@@ -45,6 +45,20 @@ class Layout:
     linear_state: int  # d_k
     linear_groups: int  # H_k
     conv_kernel: int
+    full_every: int = 4  # every n-th block of a hybrid has full attention
+    width: int = 0  # of the hidden states; 0 where not known
+    ffn: int = 0  # of the feed-forward layers; 0 where all are experts
+    experts_used: int = 0  # for each token
+
+    @property
+    def channels(self) -> int:
+        """Channels of the linear layers' convolution."""
+        return self.linear_inner + 2 * self.linear_groups * self.linear_state
+
+    def is_linear(self, block: int) -> bool:
+        """Tell whether a block keeps a recurrent state."""
+        trunk = self.linear_layers + self.attention_layers
+        return self.has_state and block < trunk and (block + 1) % self.full_every != 0
 
     @property
     def has_state(self) -> bool:
@@ -60,9 +74,7 @@ def state_mib(layout: Layout, slots: int, depth: int) -> float:
     _at_least(slots, 1, "slots")
     _at_least(depth, 0, "depth")
     delta = layout.linear_inner * layout.linear_state
-    window = (layout.conv_kernel - 1) * (
-        layout.linear_inner + 2 * layout.linear_groups * layout.linear_state
-    )
+    window = (layout.conv_kernel - 1) * layout.channels
     numbers = layout.linear_layers * (delta + window)
     return slots * (1 + depth) * numbers * STATE_BYTES / MIB
 
@@ -166,4 +178,8 @@ def layout_of(path: Path) -> Layout:
         linear_state=int(own("ssm.state_size")) if hybrid else 0,
         linear_groups=int(own("ssm.group_count")) if hybrid else 0,
         conv_kernel=int(own("ssm.conv_kernel")) if hybrid else 1,
+        full_every=every,
+        width=width,
+        ffn=int(own("feed_forward_length", 0)),
+        experts_used=int(own("expert_used_count", 0)),
     )

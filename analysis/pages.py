@@ -80,7 +80,9 @@ def page_parameters(notebook: str, parameters: Mapping[str, Any]) -> PageParamet
             f"known are {', '.join(sorted(listed))}",
         )
     defaults = {name: ast.literal_eval(cell["default"]) for name, cell in listed.items()}
-    return read(defaults | dict(parameters), traces="traced_prompts" in listed)
+    return read(
+        defaults | dict(parameters), traces="traffic_log" in listed, plans="plan_shape" in listed
+    )
 
 
 def run_notebook(

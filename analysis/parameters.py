@@ -8,9 +8,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from analysis import shapes
 from analysis.errors import SpecError
 from analysis.folders import replaying
 from analysis.paths import last_part
+from analysis.quantization import Mix
 from analysis.spec import WORKLOADS, SweepSpec, coerce
 from analysis.verdict import TOLERANCE
 
@@ -28,6 +30,19 @@ class Tracing:
 
 
 @dataclass(frozen=True)
+class Planning:
+    """What the engine's planner is asked, beside the measurements."""
+
+    shapes: tuple[str, ...] = ()  # of the law's figure; () for all that ship
+    shape: str = "qwen3.6-27b"  # of the question of the note
+    quantization: str = "q4_k"
+    context: int = 86016  # tokens of all slots together
+    slots: int = 2
+    depths: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)
+    budgets_mib: tuple[int, ...] = ()  # device memory; () for amounts between the depths' needs
+
+
+@dataclass(frozen=True)
 class PageParameters:
     """What a page is made with: the spec, and where and how its results are shown."""
 
@@ -37,6 +52,7 @@ class PageParameters:
     tolerance: float
     mix: dict[str, float]  # weights of the workloads in the mix; 1 where not named
     tracing: Tracing = Tracing()
+    planning: Planning = Planning()
     traffic_log: str = ""  # path of a llama-server log
 
 
@@ -63,12 +79,12 @@ def weights(value: Any) -> dict[str, float]:
     return found
 
 
-def read(names: Mapping[str, Any], *, traces: bool = False) -> PageParameters:
+def read(names: Mapping[str, Any], *, traces: bool = False, plans: bool = False) -> PageParameters:
     """Read a notebook's ``globals()`` right after its parameters.
 
     papermill only warns of a misspelt parameter, and the page would be of other settings than
     its reader asked for. `traces` tells that the page also has the parameters of the tracer and of
-    a log of real traffic.
+    a log of real traffic, `plans` that it has those of the tracer and of the engine's planner.
 
     Raises
     ------
@@ -93,12 +109,15 @@ def read(names: Mapping[str, Any], *, traces: bool = False) -> PageParameters:
         tolerance = 0.0
     if not 0 < tolerance <= 1:
         raise SpecError("`tolerance` must lie in (0, 1]", repr(names.get("tolerance")))
-    tracing = _tracing(given) if traces else Tracing()
+    tracing = _tracing(given) if traces or plans else Tracing()
+    planning = _planning(given) if plans else Planning()
     known = {f.name for f in fields(SweepSpec)}
     unknown = sorted(set(given) - known)
     if unknown:
         more = {"machine", "machines_folder", "tolerance", "mix"}
-        more |= {"traffic_log", *(f"traced_{f.name}" for f in fields(Tracing))} if traces else set()
+        more |= {f"traced_{f.name}" for f in fields(Tracing)} if traces or plans else set()
+        more |= {f"plan_{f.name}" for f in fields(Planning)} if plans else set()
+        more |= {"traffic_log"} if traces else set()
         raise SpecError(
             f"unknown parameter {', '.join(unknown)}",
             "",
@@ -107,14 +126,14 @@ def read(names: Mapping[str, Any], *, traces: bool = False) -> PageParameters:
     if log and not replaying() and not Path(log).expanduser().is_file():
         raise SpecError("`traffic_log` is no file", last_part(log), "give a llama-server log")
     where = Path(folder) if folder else None
-    return PageParameters(SweepSpec(**given), machine, where, tolerance, mix, tracing, log)
+    return PageParameters(
+        SweepSpec(**given), machine, where, tolerance, mix, tracing, planning, log
+    )
 
 
 def _tracing(given: dict[str, Any]) -> Tracing:
     """Take the parameters of the tracer out of `given`."""
-    values = {f.name: given.pop(f"traced_{f.name}", f.default) for f in fields(Tracing)}
-    hints = typing.get_type_hints(Tracing)
-    tracing = Tracing(**{k: coerce(f"traced_{k}", v, hints[k]) for k, v in values.items()})
+    tracing: Tracing = _group(given, Tracing, "traced_")
     counts = tracing.rounds >= 1 and tracing.prompts >= 0 and tracing.n_predict >= 2
     if not counts or any(not 0 < p <= 1 for p in tracing.p_min):
         raise SpecError(
@@ -123,3 +142,24 @@ def _tracing(given: dict[str, Any]) -> Tracing:
             str(tracing),
         )
     return tracing
+
+
+def _planning(given: dict[str, Any]) -> Planning:
+    """Take the parameters of the planner out of `given`."""
+    planning: Planning = _group(given, Planning, "plan_")
+    for name in (planning.shape, *planning.shapes):
+        shapes.shape(name)
+    Mix(planning.quantization, 1)
+    if not planning.depths or min(*planning.depths, planning.slots, planning.context) < 0:
+        raise SpecError(
+            "`plan_depths` must name depths from 0 on, `plan_slots` and `plan_context` be above 0",
+            str(planning),
+        )
+    return planning
+
+
+def _group(given: dict[str, Any], kind: type[Any], prefix: str) -> Any:
+    """Take the parameters of one kind out of `given`, brought to their types."""
+    values = {f.name: given.pop(f"{prefix}{f.name}", f.default) for f in fields(kind)}
+    hints = typing.get_type_hints(kind)
+    return kind(**{k: coerce(f"{prefix}{k}", v, hints[k]) for k, v in values.items()})

@@ -123,6 +123,11 @@ class _Load:
         return bool(model) and not any(model.values())
 
 
+def is_host(device: str) -> bool:
+    """Tell whether a buffer of this name lies in host memory."""
+    return bool(_HOST.match(device))
+
+
 def read(text: str) -> Placement:
     """Return what a log says of the last model that it loads; raises nothing on any text."""
     found = Placement()

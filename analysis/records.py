@@ -150,3 +150,12 @@ class Divergence(_Record):
     token: int
     margin: float | None  # difference of the two tokens' log probabilities at depth 0
     notes: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Layout(_Record):
+    """What an engine's planner answered to one question; nothing was loaded."""
+
+    question: dict[str, Any]  # shape, quantization, context, slots, depth, budget, ...
+    answer: dict[str, Any]  # the fields of :class:`analysis.engines.fit.Laid`
+    started: str

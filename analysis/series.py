@@ -18,7 +18,7 @@ from analysis.parameters import PageParameters
 from analysis.report import Sweep, sweep_of
 from analysis.sweep import find
 
-NOTEBOOKS = ("depth_sweep", "acceptance_decay")
+NOTEBOOKS = ("depth_sweep", "acceptance_decay", "memory_eviction")
 FRONT_PAGE = "front_page"
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
@@ -26,6 +26,15 @@ _FEWER: dict[str, Any] = {"prompts": 4, "long_prompts": 1, "n_predict": 128}
 QUICK: Mapping[str, Mapping[str, Any]] = {
     "depth_sweep": _FEWER | {"rounds": 3, "lossless_prompts": 0},
     "acceptance_decay": _FEWER | {"traced_prompts": 2, "traced_rounds": 2, "traced_p_min": [0.6]},
+    "memory_eviction": {
+        "rounds": 2,
+        "prompts": 2,
+        "depths": [0, 2],
+        "plan_depths": [0, 1, 2, 3],
+        "plan_shapes": ["qwen3.5-0.8b", "qwen3.6-27b"],
+        "traced_prompts": 2,
+        "traced_rounds": 2,
+    },
 }
 
 

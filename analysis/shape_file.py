@@ -6,42 +6,23 @@ room on the disk; its weights read as zeros, and its text would mean nothing.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
+from analysis.quantization import Mix, tensor_bytes
 from analysis.shapes import Shape, tensors
 
-WIDE = 8  # matrices with fewer rows or columns stay in 32-bit floats
-QUANTIZATIONS = ("q8_0", "q4_k", "f16")
 
-
-def kind_of(name: str, size: tuple[int, ...], quantization: str) -> str:
-    """Return the type of a tensor; output and embeddings of ``q4_k`` are Q6_K, as is usual."""
-    if len(size) == 1 or min(size) <= WIDE or ".ssm_" in name.replace("ssm_out", ""):
-        return "F32"
-    if quantization == "q4_k" and name in ("token_embd.weight", "output.weight"):
-        return "Q6_K"
-    return quantization.upper()
-
-
-def tensor_bytes(size: tuple[int, ...], kind: str) -> int:
-    """Return the bytes of a tensor of a type."""
-    import gguf
-
-    numbers, block = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    return math.prod(size) // numbers * block
-
-
-def write(shape: Shape, path: Path, quantization: str = "q4_k") -> Path:
+def write(shape: Shape, path: Path, quantization: str = "q4_k_m") -> Path:
     """Write the file; sizes are those of the real weights in this quantization."""
     import gguf
     import numpy as np
 
+    mix = Mix(quantization, shape.blocks, tied=shape.tied == "yes")
     writer = gguf.GGUFWriter(path, shape.architecture)
     _describe(writer, shape)
     end = 0
     for name, size in tensors(shape):
-        kind = kind_of(name, size, quantization)
+        kind = mix.kind(name, size)
         nbytes = tensor_bytes(size, kind)
         writer.add_tensor_info(
             name, size, np.dtype(np.float32), nbytes, raw_dtype=gguf.GGMLQuantizationType[kind]
@@ -63,7 +44,7 @@ def _describe(writer: object, s: Shape) -> None:
         ("name", f"{s.name} shape without weights"),
         ("context_length", s.context),
         ("embedding_length", s.hidden),
-        ("block_count", s.layers + 1),
+        ("block_count", s.blocks),
         ("nextn_predict_layers", 1),
         ("head_count", s.heads),
         ("head_count_kv", s.kv_heads),

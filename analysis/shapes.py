@@ -43,6 +43,11 @@ class Shape:
     rotary: int
     source: str
 
+    @property
+    def blocks(self) -> int:
+        """All blocks, the MTP block among them."""
+        return self.layers + 1
+
     def layout(self) -> Layout:
         """Return the numbers that state and caches follow from."""
         attention = self.layers // self.full_every
@@ -59,6 +64,10 @@ class Shape:
             linear_state=self.linear_head_size,
             linear_groups=self.linear_k_heads,
             conv_kernel=self.conv_kernel,
+            full_every=self.full_every,
+            width=self.hidden,
+            ffn=self.ffn,
+            experts_used=self.experts_used,
         )
 
     def is_full(self, layer: int) -> bool:
@@ -89,7 +98,8 @@ def shape(name: str) -> Shape:
 def tensors(s: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield name and size of every tensor, rows first, as GGUF files of llama.cpp name them.
 
-    Source: llama.cpp 0c1e570, ``src/models/qwen35.cpp`` and ``qwen35moe.cpp``.
+    Source: llama.cpp 0c1e570, ``src/models/qwen35.cpp``, ``qwen35moe.cpp`` and
+    ``qwen3next.cpp``.
     """
     yield "token_embd.weight", (s.vocab, s.hidden)
     yield "output_norm.weight", (s.hidden,)
@@ -123,8 +133,11 @@ def _block(s: Shape, layer: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield "ssm_conv1d.weight", (channels, s.conv_kernel)
         yield "ssm_dt.bias", (s.linear_v_heads,)
         yield "ssm_a", (s.linear_v_heads,)
-        yield "ssm_beta.weight", (s.linear_v_heads, s.hidden)
-        yield "ssm_alpha.weight", (s.linear_v_heads, s.hidden)
+        if s.architecture == "qwen3next":
+            yield "ssm_ba.weight", (2 * s.linear_v_heads, s.hidden)
+        else:
+            yield "ssm_beta.weight", (s.linear_v_heads, s.hidden)
+            yield "ssm_alpha.weight", (s.linear_v_heads, s.hidden)
         yield "ssm_norm.weight", (s.linear_head_size,)
         yield "ssm_out.weight", (s.hidden, inner)
     if s.experts:

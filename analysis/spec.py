@@ -21,12 +21,16 @@ WORKLOADS = ("short", "prose", "code", "long")
 DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
 PREFIX_ARM = "prefix"  # of a sample: a request over the tokens that all depths share
 BESIDE_ARM = "beside"  # of a sample: the same request of another engine, in turns
-ARMS = ("natural", "synthetic")
+ARMS = ("natural", "synthetic", "room", "evicted")
+DEVICES = ("", "emulated")
 ENGINES = ("llama-server", "tracer")
 # Fixed beside the temperature, so that builds with other defaults sample alike.
 SAMPLING = {"top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0}
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 MAX_DEPTH = 32
+_ARM_NEEDS = {"synthetic": "synthetic_rates", "room": "room", "evicted": "gpu_layers"}
+# Fields that came later count only where they are set, so that earlier runs keep their names.
+_LATER: dict[str, Any] = {"more_arms": (), "room": None, "gpu_layers": None, "device": ""}
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,11 @@ class SweepSpec:
     depths: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
     p_min: float = 0.0  # smallest draft probability at which drafting goes on
     arm: str = "natural"
+    more_arms: tuple[str, ...] = ()  # further arms of the same run, in turns with the first
     synthetic_rates: tuple[float, ...] = ()  # acceptance by position, for arm "synthetic"
+    room: int | None = None  # tokens that can be rolled back at any depth, for arm "room"
+    gpu_layers: int | None = None  # layers on the device, the output counted, for arm "evicted"
+    device: str = ""  # "": what the engine finds; "emulated": a device on this processor
     slots: int = 1
     busy_slots: int = 1  # how many requests run at once
     context: int = 20480  # tokens of all slots together, as llama-server's --ctx-size
@@ -87,6 +95,9 @@ class SweepSpec:
 
         choose("drafter", DRAFTERS)
         choose("arm", ARMS)
+        choose("device", DEVICES)
+        if set(self.more_arms) - set(ARMS) or len(set(self.arms)) != len(self.arms):
+            refuse("more_arms", f"be distinct names out of {', '.join(ARMS)}, without `arm`")
         choose("engine", ENGINES)
         choose("prompt_format", ("auto", "raw", "chat"))
         choose("cache_type_k", CACHE_TYPES)
@@ -105,7 +116,7 @@ class SweepSpec:
         lowest = {
             "slots": 1, "busy_slots": 1, "context": 64, "prompts": 1, "long_prompts": 1,
             "long_prompt_tokens": 16, "n_predict": 2, "rounds": 1, "lossless_prompts": 0,
-            "threads": 1, "fit_target_mib": 0, "seed": 0,
+            "threads": 1, "fit_target_mib": 0, "seed": 0, "room": max(self.depths), "gpu_layers": 0,
         }  # fmt: skip
         for name, low in lowest.items():
             value = getattr(self, name)
@@ -122,8 +133,11 @@ class SweepSpec:
         rates = self.synthetic_rates
         if any(not 0 <= r <= 1 for r in rates) or list(rates) != sorted(rates, reverse=True):
             refuse("synthetic_rates", "fall from 1 towards 0 by position")
-        if (self.arm == "synthetic") != bool(rates):
-            refuse("synthetic_rates", 'be given for arm "synthetic", and only for it')
+        for arm, name in _ARM_NEEDS.items():
+            if (arm in self.arms) != (getattr(self, name) not in (None, ())):
+                refuse(name, f'be given for arm "{arm}", and only for it')
+        if "room" in self.arms and self.engine != "tracer":
+            refuse("arm", 'be another than room but for engine="tracer"')
         if rates and len(rates) < max(self.depths):
             refuse("synthetic_rates", f"have a value for each of {max(self.depths)} positions")
         if self.engine == "tracer":
@@ -141,12 +155,32 @@ class SweepSpec:
         """Refuse what only llama-server can do."""
         if self.drafter not in ("mtp", "none"):
             refuse("drafter", 'be mtp or none for engine="tracer"', "use llama-server for others")
-        for name, only in (("slots", 1), ("arm", "natural"), ("server", ""), ("server_args", ())):
+        for name, only in (("slots", 1), ("device", ""), ("server", ""), ("server_args", ())):
             if getattr(self, name) != only:
                 refuse(name, f'be {only!r} for engine="tracer"', "use llama-server for others")
+        if set(self.arms) - {"natural", "room"}:
+            refuse("arm", 'be natural or room for engine="tracer"', "use llama-server for others")
         for name in ("kv_unified", "fit_target_mib"):
             if getattr(self, name) is not None:
                 refuse(name, 'be left out for engine="tracer"', "use llama-server for it")
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """All arms of the run, the first one first."""
+        return (self.arm, *self.more_arms)
+
+    def at(self, arm: str) -> SweepSpec:
+        """Return the spec of one arm alone; only the first arm compares texts between depths."""
+        if self.arms == (arm,):
+            return self
+        foreign: dict[str, Any] = {
+            name: () if name == "synthetic_rates" else None
+            for other, name in _ARM_NEEDS.items()
+            if other != arm
+        }
+        if arm != self.arm:
+            foreign["lossless_prompts"] = 0
+        return dataclasses.replace(self, arm=arm, more_arms=(), **foreign)
 
     @property
     def slot_context(self) -> int:
@@ -164,7 +198,11 @@ class SweepSpec:
         values["draft_model"] = last_part(self.draft_model)
         values["server_args"] = [redacted(a) for a in self.server_args]
         values["server"] = "own" if self.server else ""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        return {
+            k: list(v) if isinstance(v, tuple) else v
+            for k, v in values.items()
+            if k not in _LATER or v != _LATER[k]
+        }
 
     def key(self, **facts: Any) -> str:
         """Return 12 hexadecimal digits that are equal only for runs that may be joined.

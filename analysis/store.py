@@ -17,7 +17,7 @@ from typing import IO, Any
 import pandas as pd
 
 from analysis.errors import StoreError
-from analysis.records import FORMAT, Divergence, Launch, Run, Sample, _Record
+from analysis.records import FORMAT, Divergence, Launch, Layout, Run, Sample, _Record
 from analysis.spec import SweepSpec
 
 KINDS: dict[str, type[_Record]] = {
@@ -25,6 +25,7 @@ KINDS: dict[str, type[_Record]] = {
     "launch": Launch,
     "sample": Sample,
     "divergence": Divergence,
+    "layout": Layout,
 }
 
 
@@ -37,6 +38,7 @@ class Recorded:
     samples: tuple[Sample, ...] = ()
     launches: tuple[Launch, ...] = ()
     divergences: tuple[Divergence, ...] = ()
+    layouts: tuple[Layout, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def frame(self) -> pd.DataFrame:
@@ -94,6 +96,7 @@ def read(path: Path) -> Recorded:
         samples=samples,
         launches=tuple(records["launch"]),
         divergences=tuple(records["divergence"]),
+        layouts=tuple(records["layout"]),
         notes=("the last line is torn: an interrupted write",) if torn else (),
     )
 
@@ -209,13 +212,14 @@ def covers(recorded: Recorded, wanted: SweepSpec) -> bool:
     """
     stored, asked = recorded.run.spec, wanted.to_json()
     free = {"rounds", "depths", "workloads", "prompts", "long_prompts", "lossless_prompts"}
-    if any(_lists(stored.get(k)) != v for k, v in asked.items() if k not in free):
+    if any(_lists(stored.get(k)) != asked.get(k) for k in (stored.keys() | asked.keys()) - free):
         return False
     if any(stored[k] < asked[k] for k in ("prompts", "long_prompts")):
         return False
-    done = {(s.depth, s.round, s.workload) for s in recorded.samples if not s.error}
+    done = {(s.arm, s.depth, s.round, s.workload) for s in recorded.samples if not s.error}
     return all(
-        (depth, number, workload) in done
+        (arm, depth, number, workload) in done
+        for arm in wanted.arms
         for depth in wanted.depths
         for number in range(wanted.rounds)
         for workload in wanted.workloads

@@ -17,15 +17,19 @@ from analysis.spec import SweepSpec
 
 
 def plan(spec: SweepSpec) -> list[PlannedLaunch]:
-    """Return the launches: every depth once a round, the rounds in alternating order (ABBA).
+    """Return the launches: every arm and depth once a round, rounds in alternating order (ABBA).
 
-    A drift of the machine that is linear in time then falls on all depths alike over each pair
-    of rounds.
+    A drift of the machine that is linear in time then falls on all of them alike over each pair
+    of rounds. The arms of a depth follow each other.
     """
+    cells = [(depth, arm) for depth in spec.depths for arm in spec.arms]
     launches: list[PlannedLaunch] = []
     for number in range(spec.rounds):
-        depths = spec.depths if number % 2 == 0 else spec.depths[::-1]
-        launches += [PlannedLaunch(number, len(launches) + i, d) for i, d in enumerate(depths)]
+        order = cells if number % 2 == 0 else cells[::-1]
+        launches += [
+            PlannedLaunch(number, len(launches) + i, depth, arm)
+            for i, (depth, arm) in enumerate(order)
+        ]
     return launches
 
 
@@ -132,7 +136,8 @@ def _run_plan(
     made, total = 0, len(launches)
     try:
         for planned in launches:
-            progress.update(made, total, f"depth {planned.depth}")
+            arm = "" if planned.arm == spec.arm else f", {planned.arm}"
+            progress.update(made, total, f"depth {planned.depth}{arm}")
             if planned.round > 0 and not prefixes:
                 prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
             if measure_launch(bench, planned, writer, done, prefixes, attempt=earlier):
@@ -151,7 +156,7 @@ def _encode(bench: Bench, facts: model.ModelFacts) -> tuple[prompts.Encoded, ...
         spec.prompt_format == "auto" and facts.has_chat_template
     )
     texts = [p for w in spec.workloads for p in prompts.load(w, spec.prompt_count(w))]
-    with bench.engine(0, "encode") as engine:
+    with bench.at(spec.arm).engine(0, "encode") as engine:
         return tuple(prompts.encode(engine, prompt, spec, chat=chat) for prompt in texts)
 
 

@@ -1,8 +1,8 @@
 """Measure how the exported file behaves in llama-server: acceptance by depth, and repetition.
 
 `python -m models.behave` writes `behaviour.json` beside this file. Each workload's prompts are
-continued for 200 tokens at draft depth 5, at temperature 0 and at the temperature that the model is
-meant to be sampled with. It uses the project's own package and engine, and needs no PyTorch.
+continued for 200 tokens at draft depth 5, at temperature 0 and with the temperature and seed of the
+sweep; then, for the first seeds from 1 on, at depth 0. It needs no PyTorch.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from analysis.lossless import distinct
 from analysis.spec import SAMPLING, SweepSpec
 
 DEPTH, PREDICT = 5, 200
+SEEDS = range(1, 11)
 
 
 def measure(
@@ -33,7 +34,7 @@ def measure(
     for number, prompt in enumerate(prompts.load(workload, count), 1):
         encoded = prompts.encode(engine, prompt, spec, chat=False)
         answer = engine.complete(
-            encoded.tokens, n_predict=PREDICT, temperature=temperature, seed=number, **SAMPLING
+            encoded.tokens, n_predict=PREDICT, temperature=temperature, seed=spec.seed, **SAMPLING
         )
         tokens = answer["tokens"]
         texts.append(
@@ -58,6 +59,36 @@ def measure(
     }, texts
 
 
+def repetition(engine: Engine, spec: SweepSpec) -> list[dict[str, Any]]:
+    """Return for each seed how repetitive the sweep's own texts are; long prompts left out."""
+    encoded = [
+        prompts.encode(engine, p, spec, chat=False)
+        for w in spec.workloads
+        if w != "long"
+        for p in prompts.load(w, spec.prompt_count(w))
+    ]
+    found = []
+    for seed in SEEDS:
+        shares = []
+        for e in encoded:
+            answer = engine.complete(
+                e.tokens, n_predict=spec.n_predict, temperature=spec.temperature, seed=seed,
+                **SAMPLING,
+            )  # fmt: skip
+            shares.append(distinct(answer["tokens"]))
+        found.append(
+            {
+                "seed": seed,
+                "texts": len(shares),
+                "distinct_4_lowest": round(min(shares), 3),
+                "below_0.3": sum(s < 0.3 for s in shares),
+                "below_0.5": sum(s < 0.5 for s in shares),
+            }
+        )
+        print(json.dumps(found[-1]), flush=True)
+    return found
+
+
 def main() -> None:
     """Measure all workloads and write the figures; texts go to a file of their own if asked."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -77,8 +108,11 @@ def main() -> None:
                     found.setdefault(workload, []).append(figures)
                     texts += own
                     print(workload, json.dumps(figures), flush=True)
+        with choose.make(choose.probe(spec), spec, 0, path, log) as engine:
+            seeds = repetition(engine, spec)
     target = Path(__file__).with_name("behaviour.json")
-    target.write_text(json.dumps({"depth": DEPTH, "workloads": found}, indent=1) + "\n")
+    facts = {"depth": DEPTH, "seed": spec.seed, "workloads": found, "seeds": seeds}
+    target.write_text(json.dumps(facts, indent=1) + "\n")
     if args.texts:
         args.texts.write_text(json.dumps(texts, indent=1, ensure_ascii=False) + "\n")
 

@@ -115,9 +115,9 @@ def probe(server: str = "") -> ServerBinary:
 
 @functools.lru_cache(maxsize=8)
 def _probe(path: Path, *, own: bool, stamp: int) -> ServerBinary:  # noqa: ARG001 (cache key)
-    version = _ask(path, "--version")
+    version = ask(path, "--version")
     build, commit = _build_and_commit(version)
-    help_text = _ask(path, "--help")
+    help_text = ask(path, "--help")
     if "--spec-type" not in help_text or "--port" not in help_text:
         raise EngineError(
             f"{path.name} is not a llama-server with speculative decoding by type",
@@ -159,7 +159,8 @@ def _spec_types(help_text: str) -> tuple[str, ...]:
     return tuple(re.split(r"[,|]", match[1].strip("[]<>{}"))) if match else ()
 
 
-def _ask(path: Path, flag: str) -> str:
+def ask(path: Path, flag: str) -> str:
+    """Return what a program prints for a flag that makes it end at once."""
     try:
         done = subprocess.run(
             [str(path), flag],

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from analysis.engines import binary, tracer_process
 from analysis.engines.binary import ServerBinary
+from analysis.engines.emulated import EmulatedDevice
 from analysis.engines.flags import arguments
 from analysis.engines.llama_server import LlamaServer
 from analysis.engines.process import Engine
@@ -54,5 +55,8 @@ def probe(spec: SweepSpec) -> Build:
 def make(build: Build, spec: SweepSpec, depth: int, model: Path, log: Path) -> Engine:
     """Return an engine at a depth, not started yet."""
     if isinstance(build, ServerBinary):
-        return LlamaServer(build, lambda port: arguments(build, spec, depth, model, port), log)
+        device = EmulatedDevice(log.with_suffix(".device.log")) if spec.device else None
+        return LlamaServer(
+            build, lambda port: arguments(build, spec, depth, model, port), log, device=device
+        )
     return TracerEngine(spec, depth, model, log)

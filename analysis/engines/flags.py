@@ -21,6 +21,7 @@ class Flag:
     names: tuple[str, ...]
     value: Callable[[SweepSpec, int], str | bool | None]
     optional: bool = False  # whether a launch means the same without it (older builds lack some)
+    shared: bool = False  # whether a user may set it too, where the spec leaves it out
 
 
 def _when(condition: object, value: object) -> str | None:
@@ -39,6 +40,13 @@ FLAGS = (
     Flag(("--kv-unified", "-kvu"), lambda s, _: s.kv_unified is True or None),
     Flag(("--no-kv-unified", "-no-kvu"), lambda s, _: s.kv_unified is False or None),
     Flag(("--threads", "-t"), lambda s, _: _when(s.threads, s.threads)),
+    Flag(
+        ("--gpu-layers", "--n-gpu-layers", "-ngl"),
+        lambda s, _: _when(s.arm == "evicted", s.gpu_layers),
+        shared=True,
+    ),
+    # Two programs share the processor: a side that polls would take the other's time.
+    Flag(("--poll",), lambda s, _: _when(s.device == "emulated", 0), shared=True),
     Flag(
         ("--fit-target", "-fitt"),
         lambda s, _: _when(s.fit_target_mib is not None, s.fit_target_mib),
@@ -108,12 +116,28 @@ def arguments(
             continue
         chosen += [name] if value is True else [name, str(value)]
     _check_own(spec)
-    return [*chosen, *spec.server_args]
+    set_here = {n for f in FLAGS if f.shared and f.value(spec, depth) is not None for n in f.names}
+    return [*chosen, *_without(spec.server_args, set_here)]
+
+
+def _without(words: tuple[str, ...], names: set[str]) -> list[str]:
+    """Return a user's flags without those of some names, and without their values."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if skip:
+            skip = False
+        elif name in names:
+            skip = not equals
+        else:
+            kept.append(word)
+    return kept
 
 
 def _check_own(spec: SweepSpec) -> None:
     """Refuse flags of a user's that would change what the sweep itself sets, depth above all."""
-    ours = {name for flag in FLAGS for name in flag.names}
+    ours = {name for flag in FLAGS if not flag.shared for name in flag.names}
     ours |= {"--model", "-m", "--host", "--port", "--spec-type", "--api-key"}
     taken = sorted({a.partition("=")[0] for a in spec.server_args} & ours)
     if taken:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import httpx
 
 from analysis.engines.binary import ServerBinary, environment
+from analysis.engines.emulated import EmulatedDevice, free_port
 from analysis.engines.process import NO_COUNTERS, Counters, Engine
 from analysis.errors import EngineError
 
@@ -49,6 +49,8 @@ def parse_metrics(text: str) -> Counters:
 class LlamaServer(Engine):
     """A context manager around one process; `arguments` gets the port and gives the flags.
 
+    A `device` that is emulated is started before it and stopped after it.
+
     Raises
     ------
     EngineError
@@ -65,21 +67,27 @@ class LlamaServer(Engine):
         log: Path,
         start_timeout_s: float = 600.0,
         request_timeout_s: float = 3600.0,
+        device: EmulatedDevice | None = None,
     ) -> None:
         super().__init__(log)
         self.binary = binary
+        self.device = device
         self.arguments = arguments
         self.start_timeout_s = start_timeout_s
         self.request_timeout_s = request_timeout_s
         self._client: httpx.Client | None = None
 
     def _start(self) -> None:
-        port = _free_port()
+        port = free_port()
+        more: tuple[str, ...] = ()
+        if self.device is not None:
+            self.device.start()
+            more = ("--rpc", self.device.endpoint)
         key = secrets.token_urlsafe(24)
         deadline = time.monotonic() + self.start_timeout_s
         # The key goes by the environment, since everybody can read a command line.
         self.spawn(
-            (str(self.binary.path), *self.arguments(port)),
+            (str(self.binary.path), *self.arguments(port), *more),
             environment() | {"LLAMA_API_KEY": key},
         )
         self._client = httpx.Client(
@@ -89,6 +97,11 @@ class LlamaServer(Engine):
             trust_env=False,  # a proxy is no way to loopback
         )
         self._wait(deadline)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process ids of the server and of its emulated device."""
+        return super().pids + (self.device.pids if self.device else ())
 
     def _wait(self, deadline: float) -> None:
         while time.monotonic() < deadline:
@@ -191,9 +204,5 @@ class LlamaServer(Engine):
         finally:
             if client is not None:
                 client.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+            if self.device is not None:
+                self.device.stop(patience_s)

@@ -53,7 +53,7 @@ class Counters:
 NO_COUNTERS = Counters(None, None, None, None)
 
 
-class Engine(ABC):
+class Child(ABC):
     """A context manager around one process; its output goes to `log`.
 
     Raises
@@ -77,30 +77,6 @@ class Engine(ABC):
     def _start(self) -> None:
         """Start the process and wait until it can answer."""
 
-    @abstractmethod
-    def complete(self, tokens: Sequence[int], **settings: Any) -> dict[str, Any]:
-        """Decode after a prompt of token ids; the answer has llama-server's fields."""
-
-    @abstractmethod
-    def likeliest(self, tokens: Sequence[int], count: int) -> dict[int, float]:
-        """Return the likeliest next tokens with their log probabilities, no sampler applied."""
-
-    @abstractmethod
-    def counters(self) -> Counters:
-        """Read the drafting counters."""
-
-    @abstractmethod
-    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
-        """Return the token ids of a text; `special` reads control tokens in it."""
-
-    @abstractmethod
-    def detokenize(self, tokens: Sequence[int]) -> str:
-        """Return the text of token ids."""
-
-    @abstractmethod
-    def chat_prompt(self, message: str) -> str:
-        """Return a user message in the form of the model's own chat template."""
-
     def start(self) -> None:
         """Start the process and wait until it can answer; a failed start leaves none behind."""
         began = time.monotonic()
@@ -122,6 +98,11 @@ class Engine(ABC):
     def pid(self) -> int:
         """The process id of the running engine."""
         return self.running.pid
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The process ids of all that runs for it."""
+        return (self.pid,)
 
     @property
     def running(self) -> subprocess.Popen[bytes]:
@@ -196,6 +177,34 @@ class Engine(ABC):
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
+
+
+class Engine(Child):
+    """A process that decodes."""
+
+    @abstractmethod
+    def complete(self, tokens: Sequence[int], **settings: Any) -> dict[str, Any]:
+        """Decode after a prompt of token ids; the answer has llama-server's fields."""
+
+    @abstractmethod
+    def likeliest(self, tokens: Sequence[int], count: int) -> dict[int, float]:
+        """Return the likeliest next tokens with their log probabilities, no sampler applied."""
+
+    @abstractmethod
+    def counters(self) -> Counters:
+        """Read the drafting counters."""
+
+    @abstractmethod
+    def tokenize(self, text: str, *, special: bool = False) -> list[int]:
+        """Return the token ids of a text; `special` reads control tokens in it."""
+
+    @abstractmethod
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """Return the text of token ids."""
+
+    @abstractmethod
+    def chat_prompt(self, message: str) -> str:
+        """Return a user message in the form of the model's own chat template."""
 
 
 def _peak_rss_mib(pid: int) -> float | None:

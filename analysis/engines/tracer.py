@@ -171,7 +171,7 @@ class Tracer:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_seq_max = s.context, s.batch, 1
         params.n_threads = params.n_threads_batch = s.threads
-        params.n_rs_seq = s.room if s.draft else 0
+        params.n_rs_seq = s.room
         params.n_outputs_max = params.n_outputs_max_per_seq = 1 + s.room
         for name in ("k", "v"):
             kind = getattr(s, f"cache_type_{name}").upper()

@@ -95,7 +95,7 @@ class TracerEngine(Engine):
         settings = {
             "model": str(self.model),
             "context": self.spec.context,
-            "room": self.depth,
+            "room": self.spec.room if self.spec.arm == "room" else self.depth,
             "draft": self.depth > 0,
             "threads": threads,
             "cache_type_k": self.spec.cache_type_k,

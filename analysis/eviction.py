@@ -1,0 +1,200 @@
+"""What memory costs in speed: a layer off the device, and states that are only kept.
+
+Two runs. In the first llama-server decodes with every layer on the device and with one layer off
+it, in turns. In the second the tracer, where room for rolling back and number of drafts are
+separate, keeps the room of the deepest depth at every depth, in turns with just the room needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pandas as pd
+
+from analysis import arms, model, report, stats, sweep
+from analysis.engines import choose
+from analysis.errors import EngineError, StoreError
+from analysis.folders import replaying
+from analysis.parameters import PageParameters
+from analysis.placement import ALL, PARTIAL, is_host
+from analysis.report import Sweep
+from analysis.spec import SweepSpec
+from analysis.stats import ON_THESE, SCOPES
+from analysis.tables import interval
+
+MISSING = "This part was not measured here: {}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two arms of one run, or why there are none."""
+
+    base: Sweep | None
+    other: Sweep | None
+    why: str = ""
+
+    @property
+    def there(self) -> bool:
+        """Whether both arms were measured."""
+        return self.base is not None and self.other is not None
+
+
+def evicted_spec(spec: SweepSpec, layers: int, *, emulated: bool) -> SweepSpec:
+    """Return the spec of the pair: all of the model's `layers` on the device, and all but one.
+
+    `layers` counts the output, as llama.cpp does. An emulated device and the server get one thread
+    each, since they share this processor.
+    """
+    more = {"device": "emulated", "threads": spec.threads or 1} if emulated else {}
+    return replace(
+        spec, more_arms=("evicted",), gpu_layers=layers - 1, lossless_prompts=0, **more  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def measure_evicted(page: PageParameters, notebook: str, *, emulated: bool) -> Pair:
+    """Measure the first run."""
+    layers = model.facts(model.resolve(page.spec.model)).layers + 1
+    spec = evicted_spec(page.spec, layers, emulated=emulated)
+    return _measured(spec, page, notebook, "evicted")
+
+
+def measure_room(page: PageParameters, notebook: str) -> Pair:
+    """Measure the second run, up to the deepest depth of the page."""
+    tracing = page.tracing
+    if not tracing.prompts:
+        return Pair(None, None, "the tracer was left out (traced_prompts = 0).")
+    deepest = max(page.spec.depths)
+    spec = replace(
+        page.spec,
+        engine="tracer", server="", server_args=(), fit_target_mib=None, kv_unified=None, slots=1,
+        depths=tuple(range(deepest + 1)), more_arms=("room",), room=deepest,
+        workloads=tuple(w for w in page.spec.workloads if w != "long") or page.spec.workloads,
+        prompts=tracing.prompts, rounds=tracing.rounds, n_predict=tracing.n_predict,
+        lossless_prompts=0,
+    )  # fmt: skip
+    return _measured(spec, page, notebook, "room")
+
+
+def _measured(spec: SweepSpec, page: PageParameters, notebook: str, arm: str) -> Pair:
+    try:
+        choose.probe(spec) if not replaying() else None
+        recorded = sweep.measure(spec, notebook, page.machine, page.machines_folder)
+    except (EngineError, StoreError) as error:
+        if isinstance(error, StoreError) and not replaying():
+            raise
+        return Pair(None, None, str(error))
+    base = report.sweep_of(recorded)
+    return Pair(base, arms.of(base, arm))
+
+
+def placements(pair: Pair) -> pd.DataFrame:
+    """Return where the layers lay in each arm, as the server's logs told it."""
+    assert pair.base is not None
+    rows = {}
+    for launch in pair.base.recorded.launches:
+        found = launch.placement
+        on, total = found.get("layers_on_device"), found.get("layers_total")
+        rows[launch.depth, launch.arm] = {
+            "layers on the device": "–" if on is None else f"{on}/{total}",
+            "verdict of the log": {ALL: "all on the device", PARTIAL: "partly"}.get(
+                found.get("verdict", ""), found.get("verdict", "–")
+            ),
+            "model buffers": _buffers(found.get("model_buffers_mib")),
+            "state buffers": _buffers(found.get("state_buffers_mib")),
+        }
+    table = pd.DataFrame.from_dict(rows, orient="index").sort_index()
+    table.index = pd.MultiIndex.from_tuples(table.index, names=["depth", "arm"])
+    return table
+
+
+def _buffers(found: dict[str, float] | None) -> str:
+    if not found:
+        return "–"
+    named: dict[str, float] = {}
+    for device, mib in found.items():
+        place = "host" if is_host(device) else "the device"
+        named[place] = named.get(place, 0.0) + mib
+    return ", ".join(f"{name} {mib:.2f} MiB" for name, mib in sorted(named.items()))
+
+
+def cost(pair: Pair) -> pd.DataFrame:
+    """Return the second arm's speed against the first's at each depth, in both scopes."""
+    assert pair.base is not None
+    assert pair.other is not None
+    rows = {}
+    for depth in pair.base.depths:
+        rows[depth] = {
+            f"speed against the first arm, {scope}": interval(
+                arms.ratio(pair.other, pair.base, depth, scope)
+            )
+            for scope in SCOPES
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
+def room_cost(pair: Pair) -> pd.DataFrame:
+    """Return what room alone does, and what depth alone does with the room held."""
+    assert pair.base is not None
+    assert pair.other is not None
+    room = max(pair.base.depths)
+    rows = {}
+    for depth in pair.base.depths:
+        rows[depth] = {
+            f"depth held: room {room} against room {depth}": interval(
+                arms.ratio(pair.other, pair.base, depth, stats.LIKE_THESE)
+            ),
+            f"room {room} held: speed against depth 0": interval(
+                arms.ratio(pair.other, pair.other, depth, stats.LIKE_THESE, base=0)
+            ),
+            "room as needed: speed against depth 0": interval(
+                arms.ratio(pair.base, pair.base, depth, stats.LIKE_THESE, base=0)
+            ),
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
+def sentence(pair: Pair, *, emulated: bool) -> str:
+    """Return what one layer off the device did, as one sentence for each depth."""
+    if pair.base is None or pair.other is None:
+        return MISSING.format(pair.why)
+    told = []
+    for depth in pair.base.depths:
+        found = arms.ratio(pair.other, pair.base, depth, ON_THESE)
+        if found is None:
+            continue
+        word = "slower" if found.high < 1 else "faster" if found.low > 1 else "not distinguishable"
+        told.append(f"at depth {depth} {interval(found)} times the speed ({word})")
+    where = (
+        "On the emulated device, which shows the mechanism and says nothing of its size on a card, "
+        if emulated
+        else "On this device, "
+    )
+    return f"{where}one layer off it gave {'; '.join(told)}."
+
+
+def room_sentence(pair: Pair) -> str:
+    """Return what room that is only kept did to the speed, as one sentence."""
+    if pair.base is None or pair.other is None:
+        return MISSING.format(pair.why)
+    room = max(pair.base.depths)
+    shallow = [d for d in pair.base.depths if d < room]
+    found = {d: arms.ratio(pair.other, pair.base, d, ON_THESE) for d in shallow}
+    told = [f"{interval(i)} at depth {d}" for d, i in found.items() if i is not None]
+    unclear = all(i.low <= 1 <= i.high for i in found.values() if i is not None)
+    end = "; none is distinguishable from no effect" if unclear else ""
+    return (
+        f"Room for {room} tokens that is kept and not used, on this processor, gave "
+        f"{', '.join(told)} times the speed{end}."
+    )
+
+
+def device_note(*, emulated: bool) -> str:
+    """Return what kind of device the measurement ran on."""
+    if emulated:
+        return (
+            "**No graphics card was found.** The device is emulated: a second process on this "
+            "processor, reached over loopback, one thread a side. The mechanism is real, a layer "
+            "leaves and the work crosses between two back ends; the size of the loss is not that "
+            "of a card and is compared with nothing."
+        )
+    return "The device is the one that llama-server found on this machine."

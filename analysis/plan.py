@@ -1,0 +1,203 @@
+"""Which depth fits? The memory that each draft depth needs, and what leaves the device.
+
+In closed form everything but the buffers of the computation follows from the model's numbers; those
+are estimated (:mod:`analysis.compute`). Where the engine can be asked, its own planner answers,
+and the closed form stands beside its answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from analysis import compute, memory, weights
+from analysis.engines.fit import Laid
+from analysis.errors import SpecError
+from analysis.memory import Layout
+from analysis.shapes import Shape
+from analysis.weights import Weights
+
+CLOSED_FORM = "closed form"
+ENGINE = "engine"
+EMULATED = "engine, emulated device"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model as the planner sees it."""
+
+    layout: Layout
+    weights: Weights
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What a server is started with, and what it may use of the device."""
+
+    memory_mib: float
+    context: int
+    slots: int = 1
+    unified: bool = False
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One depth's plan; MiB on the device with every layer on it, and what has to leave."""
+
+    depth: int
+    state_mib: float
+    kv_mib: float  # of the attention layers and, where something is drafted, of the MTP block
+    weights_mib: float
+    compute_mib: float
+    total_mib: float
+    left_mib: float  # of the budget; below 0 where it does not fit
+    fits: bool
+    layers_total: int  # blocks and the output, as llama.cpp counts
+    layers_off_device: int
+    off_device: str  # which: "", "blocks 0-1", "experts of blocks 38-40"
+    basis: str
+    closed_form_total_mib: float  # beside the engine's answer
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON-ready values."""
+        return asdict(self)
+
+
+def of_shape(shape: Shape, quantization: str) -> Subject:
+    """Return a shipped shape under a quantization."""
+    return Subject(shape.layout(), weights.of_shape(shape, quantization))
+
+
+def of_file(path: Path) -> Subject:
+    """Return the model of a GGUF."""
+    return Subject(memory.layout_of(path), weights.of_file(path))
+
+
+def check(subject: Subject, depths: tuple[int, ...]) -> None:
+    """Raise where a model can not be planned for."""
+    if max(depths) > 0 and subject.layout.mtp_layers == 0:
+        raise SpecError(
+            f"{subject.layout.name} has no MTP layer", "", "plan depth 0 alone, or another model"
+        )
+
+
+def closed_form(subject: Subject, pool: Pool, depth: int) -> Row:
+    """Return the plan of a depth from the model's numbers alone."""
+    layout, held = subject.layout, subject.weights
+    drafting = depth > 0
+    state = memory.state_mib(layout, pool.slots, depth)
+    cache: dict[str, Any] = {"unified": pool.unified}
+    types = {"cache_type_k": pool.cache_type_k, "cache_type_v": pool.cache_type_v}
+    kv = memory.kv_mib(layout, pool.context, pool.slots, **cache, **types)
+    # The MTP block's cache has its own types, 16 bits unless they are set.
+    mtp_kv = memory.kv_mib(layout, pool.context, pool.slots, **cache, mtp=True) if drafting else 0.0
+    buffers = compute.buffers_mib(layout, pool.context, pool.slots, depth, unified=pool.unified)
+    on_device = held.output + sum(held.block(i, drafting=drafting) for i in range(len(held.blocks)))
+    total = state + kv + mtp_kv + on_device + buffers
+    off, which = _leaving(subject, pool.memory_mib, total, state, kv, drafting=drafting)
+    return Row(
+        depth=depth,
+        state_mib=round(state, 2),
+        kv_mib=round(kv + mtp_kv, 2),
+        weights_mib=round(on_device, 2),
+        compute_mib=round(buffers, 1),
+        total_mib=round(total, 1),
+        left_mib=round(pool.memory_mib - total, 1),
+        fits=total <= pool.memory_mib,
+        layers_total=held.layers,
+        layers_off_device=off,
+        off_device=which,
+        basis=CLOSED_FORM,
+        closed_form_total_mib=round(total, 1),
+    )
+
+
+def _leaving(
+    subject: Subject, budget: float, total: float, state: float, kv: float, *, drafting: bool
+) -> tuple[int, str]:
+    """Return how many layers leave for a total to fit, and which.
+
+    Blocks leave from the first on, with their state and cache. In a mixture of experts the experts
+    leave first, from the last block on.
+    """
+    if total <= budget:
+        return 0, ""
+    experts = sum(subject.weights.experts) > 0
+    left = total
+    if experts:
+        last = len(subject.weights.blocks) - 1
+        for count, index in enumerate(range(last, -1, -1), 1):
+            left -= subject.weights.experts[index] if drafting or index < last else 0.0
+            if left <= budget:
+                return count, f"experts of blocks {_span(index, last)}"
+    for index, mib in enumerate(_blocks(subject, state, kv, drafting=drafting)):
+        left -= mib
+        if left <= budget:
+            return index + 1, f"blocks {_span(0, index)}"
+    return subject.weights.layers, "all"
+
+
+def _blocks(subject: Subject, state: float, kv: float, *, drafting: bool) -> Iterator[float]:
+    """Yield what each block holds on the device: weights, state, cache."""
+    layout, held = subject.layout, subject.weights
+    for index in range(len(held.blocks)):
+        mib = held.block(index, drafting=drafting) - held.experts[index]
+        if sum(held.experts) == 0:
+            mib = held.block(index, drafting=drafting)
+        if layout.is_linear(index):
+            mib += state / layout.linear_layers
+        elif index < layout.linear_layers + layout.attention_layers:
+            mib += kv / layout.attention_layers
+        yield mib
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def from_engine(subject: Subject, pool: Pool, laid: Laid, *, emulated: bool) -> Row:
+    """Return the engine's own answer; its context is split into state and cache by the law."""
+    own = closed_form(subject, pool, laid.depth)
+    off = 0 if laid.layers_on_device is None else own.layers_total - laid.layers_on_device
+    which = f"blocks {_span(0, off - 1)}" if off else ""
+    if laid.layers_partly:
+        off += laid.layers_partly
+        last = own.layers_total - 2
+        which = f"experts of blocks {_span(last - laid.layers_partly + 1, last)}"
+    fits = laid.projected_mib <= pool.memory_mib
+    return replace(
+        own,
+        weights_mib=float(laid.model_mib),
+        compute_mib=float(laid.compute_mib),
+        total_mib=float(laid.projected_mib),
+        left_mib=round(pool.memory_mib - laid.projected_mib, 1),
+        fits=fits,
+        layers_off_device=off,
+        off_device=which,
+        basis=EMULATED if emulated else ENGINE,
+    )
+
+
+def memory_mib(text: str) -> float:
+    """Read an amount of memory: ``22GiB``, ``24GB``, ``21400MiB``, or a number of MiB.
+
+    Raises
+    ------
+    SpecError
+        If it is no amount above zero.
+    """
+    units = {"gib": 1024.0, "g": 1024.0, "mib": 1.0, "m": 1.0, "": 1.0,
+             "gb": 1e9 / 2**20, "mb": 1e6 / 2**20}  # fmt: skip
+    plain = text.strip().lower().replace(" ", "")
+    number = plain.rstrip("abcdefghijklmnopqrstuvwxyz")
+    try:
+        mib = float(number) * units[plain[len(number) :]]
+    except (ValueError, KeyError):
+        mib = 0.0
+    if not 0 < mib < float("inf"):
+        raise SpecError("an amount of memory is like 22GiB, 24GB or 21400MiB", repr(text))
+    return mib

@@ -1,0 +1,227 @@
+"""The planner: the closed form against the engine's own, its command, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from analysis import plan, planner, plans, shapes
+from analysis.cli import app
+from analysis.engines import binary, fit
+from analysis.errors import EngineError, SpecError
+from analysis.plan import Pool
+from analysis.planner import Wanted
+from analysis.plans import Question
+from tests.conftest import interruptible
+
+NOTE = Pool(21400.0, 86016, 2, unified=True)  # the note's pool, and a budget around its edge
+LARGE = Wanted(shape="qwen3.6-27b", quantization="q4_k")
+RECORDED = Path(__file__).parent / "recorded" / "fit"
+
+
+def test_the_notes_cliff_is_planned_by_the_engine() -> None:
+    """FACTS: 66 of 66 layers at depth 2, 65 at depth 3, with a budget of 21,400 MiB."""
+    made = planner.make(LARGE, NOTE, (2, 3))
+    two, three = made.rows
+    assert (two.fits, two.layers_off_device, two.layers_total) == (True, 0, 66)
+    assert (three.fits, three.layers_off_device, three.off_device) == (False, 1, "blocks 0")
+    assert {r.basis for r in made.rows} == {plan.EMULATED}
+    assert three.total_mib - two.total_mib == pytest.approx(299.25, abs=4)
+    assert two.total_mib == pytest.approx(21263, abs=30)
+    for row in made.rows:
+        assert row.closed_form_total_mib == pytest.approx(row.total_mib, rel=planner.CLOSE)
+
+
+def test_closed_form_and_engine_agree_on_twenty_budgets(tmp_path: Path) -> None:
+    """Whether it fits, and how many layers leave, from all fitting to a dozen leaving."""
+    subject = Wanted(shape="qwen3.5-9b", quantization="q4_k_m").subject()
+    spec = Question("qwen3.5-9b", "q4_k_m", 32768, 2, 3).spec(emulated=True)
+    build = binary.probe()
+    with Wanted(shape="qwen3.5-9b", quantization="q4_k_m").file() as path:
+        whole = fit.project(build, spec, 3, path, tmp_path / "a.log")
+        own = plan.closed_form(subject, Pool(1.0, 32768, 2, unified=True), 3)
+        agreed = []
+        for number in range(20):
+            budget = whole.projected_mib + 250 - 150 * number
+            laid = fit.lay_out(build, spec, 3, path, tmp_path / "b.log", whole.free_mib - budget)
+            pool = Pool(float(laid.budget_mib or 0), 32768, 2, unified=True)
+            engine = plan.from_engine(subject, pool, laid, emulated=True)
+            closed = plan.closed_form(subject, pool, 3)
+            agreed.append(
+                (engine.fits, engine.layers_off_device) == (closed.fits, closed.layers_off_device)
+            )
+            assert abs(engine.layers_off_device - closed.layers_off_device) <= 1
+    assert own.total_mib == pytest.approx(whole.projected_mib, rel=planner.CLOSE)
+    assert all(agreed), agreed
+
+
+def test_command_prints_what_was_asked_for() -> None:
+    asked = ["plan", "--shape", "qwen3.6-27b", "--quant", "q4_k_m", "--memory", "22GiB",
+             "--context", "86016", "--slots", "2", "--kv-unified", "--depths", "0-6"]  # fmt: skip
+    began = time.monotonic()
+    told = CliRunner().invoke(app, [*asked, "--closed-form", "--json"])
+    assert told.exit_code == 0, told.output
+    rows = json.loads(told.stdout)
+    assert [r["depth"] for r in rows] == list(range(7))
+    assert time.monotonic() - began < 20  # a second on a quiet machine, gguf's import included
+    for row in rows:
+        parts = sum(row[f"{n}_mib"] for n in ("state", "kv", "weights", "compute"))
+        assert parts == pytest.approx(row["total_mib"], abs=0.2)
+        assert row["fits"] == (row["total_mib"] <= 22 * 1024) == (row["layers_off_device"] == 0)
+        assert row["basis"] == plan.CLOSED_FORM
+    table = CliRunner().invoke(app, [*asked, "--closed-form"])
+    assert "is the deepest that fits into 22,528 MiB" in table.stdout
+
+
+def test_a_file_is_planned_as_its_shape_is(embedded: Path) -> None:
+    """The embedded model by its path, against what llama-server prints (test_memory)."""
+    told = CliRunner().invoke(
+        app, ["plan", "--model", str(embedded), "--memory", "64MiB", "--context", "20480",
+              "--depths", "0,5", "--closed-form", "--json"],
+    )  # fmt: skip
+    zero, five = json.loads(told.stdout)
+    assert (zero["state_mib"], zero["kv_mib"]) == (0.86, 20.0)
+    assert five["kv_mib"] == 30.0
+    assert five["state_mib"] == pytest.approx(6 * 0.859, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "name a model file or a shape"),
+        (["--shape", "qwen3.6-27b", "--model", "x.gguf"], "both"),
+        (["--shape", "gpt-9"], "no shape called gpt-9"),
+        (["--shape", "qwen3.6-27b", "--quant", "q9"], "no quantization called q9"),
+        (["--model", "nothing.gguf"], "the model file is not there"),
+        (["--shape", "qwen3.6-27b", "--memory", "plenty"], "an amount of memory is like 22GiB"),
+        (["--shape", "qwen3.6-27b", "--cache-type-k", "q3", "--memory", "9GiB"], "q3"),
+        (["--shape", "qwen3.6-27b", "--slots", "0", "--memory", "9GiB"], "slots"),
+        (["--shape", "qwen3.6-27b", "--closed-form"], "needs the device's memory"),
+        (["--shape", "qwen3.6-27b"], "no device that llama-server finds"),
+    ],
+)
+def test_what_can_not_be_planned_is_refused_plainly(words: list[str], said: str) -> None:
+    told = CliRunner().invoke(app, ["plan", *words])
+    assert told.exit_code == 1
+    assert said in " ".join(told.output.split())
+    assert "Traceback" not in told.output
+
+
+def test_a_budget_beyond_the_device_is_planned_in_closed_form() -> None:
+    made = planner.make(LARGE, replace(NOTE, memory_mib=4e6), (0,))
+    assert made.rows[0].basis == plan.CLOSED_FORM
+    assert "less free memory" in made.notes[0]
+
+
+def test_a_model_without_state_costs_none_by_depth() -> None:
+    shape = shapes.shape("qwen3.6-27b")
+    subject = plan.of_shape(shape, "q4_k_m")
+    dense = replace(subject.layout, linear_layers=0, attention_layers=64, architecture="llama")
+    rows = [
+        plan.closed_form(replace(subject, layout=dense), replace(NOTE, memory_mib=4e4), d)
+        for d in (1, 4)
+    ]
+    assert [r.state_mib for r in rows] == [0, 0]
+    assert planner._state_note(replace(subject, layout=dense))[0].startswith("llama keeps no")
+
+
+@given(st.floats(100, 40000), st.integers(0, 6), st.sampled_from(list(shapes.shapes())))
+def test_less_memory_never_keeps_more_layers(memory: float, depth: int, name: str) -> None:
+    subject = plan.of_shape(shapes.shape(name), "q4_k_m")
+    small = plan.closed_form(subject, replace(NOTE, memory_mib=memory), depth)
+    large = plan.closed_form(subject, replace(NOTE, memory_mib=memory + 200), depth)
+    assert small.layers_off_device >= large.layers_off_device
+    assert small.fits == (small.layers_off_device == 0)
+    assert 0 <= small.layers_off_device <= small.layers_total
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("22GiB", 22528), ("24 GB", 22888.2), ("21400", 21400), ("1g", 1024)]
+)
+def test_amounts_of_memory(text: str, mib: float) -> None:
+    assert plan.memory_mib(text) == pytest.approx(mib, abs=0.1)
+
+
+@pytest.mark.parametrize("text", ["", "GiB", "-3GiB", "22 bananas", "nan", "inf"])
+def test_no_amounts_of_memory(text: str) -> None:
+    with pytest.raises(SpecError, match="an amount of memory"):
+        plan.memory_mib(text)
+
+
+def test_an_interrupted_plan_leaves_nothing_running() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "analysis.cli", "plan", "--shape", "qwen3.6-27b", "--memory",
+         "15GiB", "--context", "86016", "--slots", "2", "--depths", "0-6"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible,
+    )  # fmt: skip
+    own = psutil.Process(process.pid)
+    deadline = time.monotonic() + 60
+    children: list[psutil.Process] = []
+    while len({c.name() for c in children}) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+        children = [c for c in own.children(recursive=True) if c.is_running()]
+    assert len(children) >= 2, "planner and device were never seen"
+    os.kill(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not alive
+
+
+def test_layouts_are_asked_once_and_replayed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = [
+        Question("qwen3.5-0.8b", "q8_0", 4096, 1, 2),
+        Question("qwen3.5-0.8b", "q8_0", 4096, 1, 2, budget_mib=700),
+        Question("qwen3.5-0.8b", "q8_0", 4096, 1, 2, budget_mib=10**7),
+    ]
+    first = plans.ask(questions[:1], "page", "here", tmp_path)
+    made = plans.ask(questions, "page", "here", tmp_path)
+    assert made.answers[questions[0]] == first.answers[questions[0]]
+    assert set(made.answers) == set(questions[:2])  # a budget that is not there has no answer
+    (file,) = (tmp_path / "here" / "samples" / "plans").glob("page-*.jsonl")
+    lines = file.read_text().splitlines()
+    assert len(lines) == 3
+    monkeypatch.setenv("SPECDEPTH_REPLAY", "1")
+    monkeypatch.setattr(plans.binary, "probe", lambda *_: pytest.fail("an engine was asked"))
+    assert plans.ask(questions, "page", "here", tmp_path).answers == made.answers
+    assert made.emulated
+
+
+OLD = """\
+llama_params_fit_impl: projected to use 30000 MiB of device memory vs. 28000 MiB of free device memory
+llama_params_fit_impl: cannot meet free memory target of 1024 MiB, need to reduce device memory by 3024 MiB
+llama_params_fit_impl:   - CUDA0 (NVIDIA GeForce RTX 3090): 60 layers,  26900 MiB used,   1100 MiB free
+llama_params_fit: successfully fit params to free device memory
+llama_params_fit: fitting params to free memory took 1.24 seconds
+"""  # noqa: E501
+
+
+def test_layouts_of_older_builds_are_read() -> None:
+    laid = fit.read(OLD, 3, 1024)
+    assert (laid.projected_mib, laid.free_mib, laid.budget_mib) == (30000, 28000, 26976)
+    assert laid.layers_on_device == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("", "says nothing of a device"),
+     ("common_params_fit_impl: projected to use 100 MiB of host memory vs. 9 MiB of total host "
+      "memory", "no device")],
+)  # fmt: skip
+def test_a_log_without_a_plan_is_an_error(text: str, said: str) -> None:
+    with pytest.raises(EngineError, match=said):
+        fit.read(text, 1)
