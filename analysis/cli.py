@@ -174,7 +174,7 @@ def traffic(
 
     Logs of any recent build will do; those of -lv 4 also state the draft depth. - reads the input.
     """
-    from analysis import summary
+    from analysis import summary, terminal
     from analysis import traffic as own
 
     if bool(logs) == bool(url):
@@ -190,7 +190,7 @@ def traffic(
         print(json.dumps({"groups": [s.to_json() for s in found], "requests": listed}, indent=1))
         return
     singles = [own.summary(f"request {i}", [r]) for i, r in enumerate(requests, 1)] if each else []
-    summary.show_rows(own.rows([*found, *singles]))
+    terminal.show_rows(own.rows([*found, *singles]))
     print(own.against_note(found[0]))
 
 
@@ -245,7 +245,7 @@ def plan(
 
     llama-server's own planner is asked where it can be; a shape needs no weights.
     """
-    from analysis import planner, summary
+    from analysis import plan_text, planner
     from analysis.plan import Pool, memory_mib
 
     pool = Pool(
@@ -259,7 +259,7 @@ def plan(
     if as_json:
         print(json.dumps([row.to_json() for row in made.rows], indent=1))
     else:
-        summary.show_plan(made)
+        plan_text.show(made)
 
 
 @app.command()

@@ -22,7 +22,7 @@ def buffers_mib(layout: Layout, context: int, slots: int, depth: int, *, unified
     held = memory.cells(context, slots, unified=unified)
     mask = PASS_TOKENS * (held if unified else held / slots) * MASK_BYTES / MIB
     width = _width_mib(layout)
-    target = max(width, _states_mib(layout, slots * (1 + depth))) + mask
+    target = max(width, _states_mib(layout, slots * memory.copies(layout, depth))) + mask
     return target + (max(width, mask + MTP_SHARE * width) if depth else 0.0)
 
 

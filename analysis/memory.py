@@ -27,6 +27,9 @@ MIB = 2**20
 STATE_BYTES = 4  # the state is kept in 32-bit floats, whatever the cache types
 PADDING = 256  # tokens; llama.cpp rounds the context of a sequence up to this
 HYBRID = ("qwen35", "qwen35moe", "qwen3next")
+# The others' state can not be rolled back by this build: it keeps one copy at any depth
+# (``llm_arch_supports_rs_rollback`` in ``src/llama-arch.cpp``).
+ROLLED_BACK = ("qwen35", "qwen35moe")
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,12 @@ def state_mib(layout: Layout, slots: int, depth: int) -> float:
     delta = layout.linear_inner * layout.linear_state
     window = (layout.conv_kernel - 1) * layout.channels
     numbers = layout.linear_layers * (delta + window)
-    return slots * (1 + depth) * numbers * STATE_BYTES / MIB
+    return slots * copies(layout, depth) * numbers * STATE_BYTES / MIB
+
+
+def copies(layout: Layout, depth: int) -> int:
+    """Return how many states a slot keeps: one, and one a drafted token where it can roll back."""
+    return 1 + depth if layout.architecture in ROLLED_BACK else 1
 
 
 def cells(context: int, slots: int, *, unified: bool) -> int:

@@ -74,7 +74,8 @@ def of_shape(shape: Shape, quantization: str) -> Subject:
 
 def of_file(path: Path) -> Subject:
     """Return the model of a GGUF."""
-    return Subject(memory.layout_of(path), weights.of_file(path))
+    layout = memory.layout_of(path)
+    return Subject(layout, weights.of_file(path, layout.mtp_layers))
 
 
 def check(subject: Subject, depths: tuple[int, ...]) -> None:
@@ -91,7 +92,10 @@ def closed_form(subject: Subject, pool: Pool, depth: int) -> Row:
     drafting = depth > 0
     state = memory.state_mib(layout, pool.slots, depth)
     cache: dict[str, Any] = {"unified": pool.unified}
-    types = {"cache_type_k": pool.cache_type_k, "cache_type_v": pool.cache_type_v}
+    types: dict[str, Any] = {
+        "cache_type_k": pool.cache_type_k,
+        "cache_type_v": pool.cache_type_v,
+    }
     kv = memory.kv_mib(layout, pool.context, pool.slots, **cache, **types)
     # The MTP block's cache has its own types, 16 bits unless they are set.
     mtp_kv = memory.kv_mib(layout, pool.context, pool.slots, **cache, mtp=True) if drafting else 0.0

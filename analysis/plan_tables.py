@@ -9,6 +9,7 @@ from itertools import pairwise
 import pandas as pd
 
 from analysis import memory, plan, plans, shapes
+from analysis.engines.fit import Laid
 from analysis.parameters import PageParameters, Planning
 from analysis.plan import Pool, Row
 from analysis.plans import Plans, Question
@@ -47,7 +48,7 @@ def placement_questions(planning: Planning, needs: Plans) -> list[Question]:
     ]
 
 
-def sorted_by_depth(found: Plans) -> list[tuple[Question, plans.Laid]]:
+def sorted_by_depth(found: Plans) -> list[tuple[Question, Laid]]:
     """Return answers in the order of their depths."""
     return sorted(found.answers.items(), key=lambda item: item[0].depth)
 

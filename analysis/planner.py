@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis import model, plan, shape_file, shapes
+from analysis import memory, model, plan, shape_file, shapes
 from analysis.engines import binary, fit
 from analysis.engines.binary import ServerBinary
+from analysis.engines.fit import Laid
 from analysis.errors import EngineError, SpecError
 from analysis.plan import Pool, Row, Subject
 from analysis.spec import SweepSpec
@@ -103,8 +105,14 @@ def make(
 
 
 def _state_note(subject: Subject) -> tuple[str, ...]:
-    if subject.layout.has_state:
+    layout = subject.layout
+    if layout.architecture in memory.ROLLED_BACK:
         return ()
+    if layout.has_state:
+        return (
+            f"the pinned llama.cpp keeps one state a slot of {layout.architecture} at any depth: "
+            "it does not roll that architecture's states back",
+        )
     return (
         f"{subject.layout.architecture} keeps no recurrent state: depth costs no state, only the "
         "MTP block's own memory where it has one",
@@ -125,26 +133,42 @@ def _ask(
         cache_type_k=pool.cache_type_k, cache_type_v=pool.cache_type_v, workloads=("short",),
         device="" if real else "emulated",
     )  # fmt: skip
-    rows = []
+    # The planner allocates the states for real: two at once on a card might not have the room.
+    workers = 1 if real else 2
     with (
         tempfile.TemporaryDirectory(prefix="specdepth-") as folder,
         wanted.file() as path,
+        ThreadPoolExecutor(workers) as threads,
     ):
-        for depth in depths:
+
+        def one(depth: int) -> Laid:
             log = Path(folder) / f"d{depth}.log"
             laid = fit.project(build, spec, depth, path, log)
-            budget = round(pool.memory_mib) or laid.free_mib - MARGIN_MIB
-            if budget > laid.free_mib:
-                raise EngineError(
-                    "the device has less free memory than was named", f"{laid.free_mib} MiB", ""
-                )
-            if laid.projected_mib > budget:
-                laid = fit.lay_out(build, spec, depth, path, log, laid.free_mib - budget)
-                if laid.said:
-                    raise EngineError("the engine's planner gave up", laid.said, "")
-            asked = replace(pool, memory_mib=float(budget))
-            rows.append(plan.from_engine(subject, asked, laid, emulated=not real))
-    return rows, asked
+            budget = budget_of(pool, laid)
+            if laid.projected_mib <= budget:
+                return laid
+            laid = fit.lay_out(build, spec, depth, path, log, laid.free_mib - budget)
+            if laid.said:
+                raise EngineError("the engine's planner gave up", laid.said, "")
+            return laid
+
+        try:
+            answers = list(threads.map(one, depths))
+        except BaseException:
+            threads.shutdown(cancel_futures=True)
+            raise
+    asked = replace(pool, memory_mib=float(budget_of(pool, answers[0])))
+    return [plan.from_engine(subject, asked, laid, emulated=not real) for laid in answers], asked
+
+
+def budget_of(pool: Pool, laid: Laid) -> int:
+    """Return the memory that may be used, or raise where the device has less of it free."""
+    budget = round(pool.memory_mib) or laid.free_mib - MARGIN_MIB
+    if budget > laid.free_mib:
+        raise EngineError(
+            "the device has less free memory than was named", f"{laid.free_mib} MiB", ""
+        )
+    return budget
 
 
 def devices(build: ServerBinary) -> list[str]:

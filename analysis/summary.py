@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 from analysis import checks, stats, tables
-from analysis.planner import Planned
 from analysis.report import Cell, Sweep
 from analysis.speculation import by_position
 from analysis.stats import Interval
@@ -127,57 +126,6 @@ def show(sweep: Sweep, tolerance: float) -> None:
         console.print(table)
     for text in checks.warnings(sweep):
         console.print(f"warning: {text}", style="yellow", highlight=False)
-
-
-def show_rows(rows: list[dict[str, str]]) -> None:
-    """Print rows of text as a table on the terminal."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for column in rows[0]:
-        table.add_column(column)
-    for row in rows:
-        table.add_row(*row.values())
-    Console().print(table)
-
-
-def show_plan(made: Planned) -> None:
-    """Print a plan as a table, and in a sentence what it says."""
-    show_rows(
-        [
-            {
-                "depth": str(r.depth),
-                "state MiB": f"{r.state_mib:,.1f}",
-                "KV MiB": f"{r.kv_mib:,.1f}",
-                "weights MiB": f"{r.weights_mib:,.0f}",
-                "compute MiB": f"{r.compute_mib:,.0f}",
-                "total MiB": f"{r.total_mib:,.0f}",
-                "left MiB": f"{r.left_mib:,.0f}",
-                "on the device": f"{r.layers_total - r.layers_off_device}/{r.layers_total}",
-                "off it": r.off_device or "nothing",
-                "basis": r.basis,
-            }
-            for r in made.rows
-        ]
-    )
-    print(sentence(made))
-
-
-def sentence(made: Planned) -> str:
-    """Return what a plan says in one sentence."""
-    budget = f"{made.pool.memory_mib:,.0f} MiB"
-    fitting = [r.depth for r in made.rows if r.fits]
-    over = [r.depth for r in made.rows if not r.fits]
-    if not over:
-        return f"Every depth asked for fits into {budget}."
-    if not fitting:
-        return f"No depth asked for fits into {budget}: layers leave the device at each."
-    first = next(r for r in made.rows if not r.fits)
-    return (
-        f"Depth {max(fitting)} is the deepest that fits into {budget}; at depth {first.depth} "
-        f"{first.off_device} of {first.layers_total} layers would leave the device."
-    )
 
 
 def show_counters(counted: dict[str, Any], *, as_json: bool) -> None:

@@ -55,8 +55,8 @@ def of_shape(shape: Shape, quantization: str) -> Weights:
     return _gather(sized, mtp_blocks=1)
 
 
-def of_file(path: Path) -> Weights:
-    """Return the weights of a GGUF, all its parts together.
+def of_file(path: Path, mtp_blocks: int) -> Weights:
+    """Return the weights of a GGUF, all its parts together; the last `mtp_blocks` are MTP blocks.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def of_file(path: Path) -> Weights:
     sized: list[tuple[str, int]] = []
     for part in model.parts(path):
         sized += [(t.name, int(t.n_bytes)) for t in GGUFReader(part).tensors]
-    found = _gather(sized, mtp_blocks=model.facts(path).mtp_layers)
+    found = _gather(sized, mtp_blocks)
     if not found.blocks or not found.embeddings:
         raise ModelError(
             f"{path.name} holds no language model", f"{len(sized)} tensors", "use another file"

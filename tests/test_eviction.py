@@ -9,9 +9,11 @@ import psutil
 import pytest
 
 from analysis import arms, eviction, model, report, store, sweep
-from analysis.errors import SpecError
+from analysis.engines import choose
+from analysis.engines.tracer_process import TracerEngine
+from analysis.errors import EngineError, SpecError
 from analysis.eviction import Pair
-from analysis.spec import SweepSpec
+from analysis.spec import SAMPLING, SweepSpec
 from analysis.sweep import measure, plan
 
 SMALL = SweepSpec(
@@ -41,7 +43,7 @@ def test_one_layer_lies_off_the_device_in_one_arm(pair: Pair) -> None:
     }  # fmt: skip
     table = eviction.placements(pair)
     assert table.loc[(2, "evicted"), "layers on the device"] == "9/10"
-    assert "host" in table.loc[(2, "evicted"), "state buffers"]
+    assert "host" in str(table.loc[(2, "evicted"), "state buffers"])
 
 
 def test_arms_are_paired_and_nothing_of_this_machine_is_kept(pair: Pair) -> None:
@@ -75,8 +77,22 @@ def test_room_that_is_kept_changes_no_text(tmp_path: Path) -> None:
             texts.setdefault((s.arm, s.depth), []).append(s.tokens)
     assert texts["room", 0] == texts["natural", 0]
     assert texts["room", 2] == texts["natural", 2]
-    logs = {p.name: p.read_text() for p in (recorded.path.parent / "logs").rglob("r0*.log")}
-    assert any("n_rs_seq" in t or t == "" for t in logs.values())
+
+
+def test_room_is_there_whatever_the_depth(tmp_path: Path) -> None:
+    spec = replace(SMALL, engine="tracer", more_arms=("room",), room=4)
+    build = choose.probe(spec)
+    for arm, enough in (("room", True), ("natural", False)):
+        log = tmp_path / f"{arm}.log"
+        with choose.make(build, spec.at(arm), 1, model.embedded_path(), log) as engine:
+            assert isinstance(engine, TracerEngine)
+            engine.depth = 4  # drafts of four tokens, in what was made for one
+            prompt = engine.tokenize("def add(a, b):")
+            if enough:
+                assert engine.complete(prompt, n_predict=16, temperature=0.0, seed=1, **SAMPLING)
+            else:
+                with pytest.raises(EngineError, match="deeper than the room"):
+                    engine.complete(prompt, n_predict=16, temperature=0.0, seed=1, **SAMPLING)
 
 
 def test_the_plan_takes_arms_in_turns() -> None:

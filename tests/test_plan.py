@@ -92,9 +92,9 @@ def test_a_file_is_planned_as_its_shape_is(embedded: Path) -> None:
               "--depths", "0,5", "--closed-form", "--json"],
     )  # fmt: skip
     zero, five = json.loads(told.stdout)
-    assert (zero["state_mib"], zero["kv_mib"]) == (0.86, 20.0)
+    assert (zero["state_mib"], zero["kv_mib"]) == (0.43, 20.0)
     assert five["kv_mib"] == 30.0
-    assert five["state_mib"] == pytest.approx(6 * 0.859, abs=0.01)
+    assert five["state_mib"] == pytest.approx(6 * 0.4297, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_layouts_are_asked_once_and_replayed(
     lines = file.read_text().splitlines()
     assert len(lines) == 3
     monkeypatch.setenv("SPECDEPTH_REPLAY", "1")
-    monkeypatch.setattr(plans.binary, "probe", lambda *_: pytest.fail("an engine was asked"))
+    monkeypatch.setattr(binary, "probe", lambda *_: pytest.fail("an engine was asked"))
     assert plans.ask(questions, "page", "here", tmp_path).answers == made.answers
     assert made.emulated
 

@@ -39,7 +39,7 @@ def test_types_are_those_of_llama_quantize(name: str, tmp_path: Path) -> None:
 def test_weights_by_block_add_up_to_the_file(tmp_path: Path) -> None:
     shape = shapes.shape("qwen3.6-35b-a3b")
     file = shape_file.write(shape, tmp_path / "hole.gguf", "q4_k_m")
-    by_name, by_file = weights.of_shape(shape, "q4_k_m"), weights.of_file(file)
+    by_name, by_file = weights.of_shape(shape, "q4_k_m"), weights.of_file(file, 1)
     assert by_name == by_file
     assert by_file.layers == 42
     assert by_file.total * 2**20 == pytest.approx(file.stat().st_size, rel=1e-3)
@@ -48,7 +48,7 @@ def test_weights_by_block_add_up_to_the_file(tmp_path: Path) -> None:
 
 
 def test_a_tied_matrix_is_counted_on_the_device_and_on_the_host(embedded: Path) -> None:
-    own = weights.of_file(embedded)
+    own = weights.of_file(embedded, 1)
     assert own.mtp_blocks == 1
     assert own.embeddings == pytest.approx(4096 * 256 * 34 / 32 / 2**20)
 

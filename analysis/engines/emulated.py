@@ -38,7 +38,8 @@ class EmulatedDevice(Child):
         program, port = find(program=PROGRAM), free_port()
         self.spawn(
             (str(program), "-H", "127.0.0.1", "-p", str(port), "-t", str(self.threads)),
-            environment(),
+            # The planner clears whole states; in small pages that takes several times as long.
+            environment() | {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"},
         )
         deadline = time.monotonic() + self.start_timeout_s
         while time.monotonic() < deadline:
