@@ -22,6 +22,7 @@ from analysis.spec import SweepSpec
 from analysis.stats import ON_THESE, SCOPES
 from analysis.tables import interval
 
+ARMS = {"natural": "all on it", "evicted": "one layer off"}
 MISSING = "This part was not measured here: {}"
 
 
@@ -67,7 +68,7 @@ def measure_room(page: PageParameters, notebook: str) -> Pair:
     spec = replace(
         page.spec,
         engine="tracer", server="", server_args=(), fit_target_mib=None, kv_unified=None, slots=1,
-        depths=tuple(range(deepest + 1)), more_arms=("room",), room=deepest,
+        depths=page.spec.depths, more_arms=("room",), room=deepest,
         workloads=tuple(w for w in page.spec.workloads if w != "long") or page.spec.workloads,
         prompts=tracing.prompts, rounds=tracing.rounds, n_predict=tracing.n_predict,
         lossless_prompts=0,
@@ -94,7 +95,7 @@ def placements(pair: Pair) -> pd.DataFrame:
     for launch in pair.base.recorded.launches:
         found = launch.placement
         on, total = found.get("layers_on_device"), found.get("layers_total")
-        rows[launch.depth, launch.arm] = {
+        rows[launch.depth, ARMS.get(launch.arm, launch.arm)] = {
             "layers on the device": "–" if on is None else f"{on}/{total}",
             "verdict of the log": {ALL: "all on the device", PARTIAL: "partly"}.get(
                 found.get("verdict", ""), found.get("verdict", "–")
@@ -103,7 +104,7 @@ def placements(pair: Pair) -> pd.DataFrame:
             "state buffers": _buffers(found.get("state_buffers_mib")),
         }
     table = pd.DataFrame.from_dict(rows, orient="index").sort_index()
-    table.index = pd.MultiIndex.from_tuples(table.index, names=["depth", "arm"])
+    table.index = pd.MultiIndex.from_tuples(table.index, names=["depth", "layers"])
     return table
 
 
@@ -124,7 +125,7 @@ def cost(pair: Pair) -> pd.DataFrame:
     rows = {}
     for depth in pair.base.depths:
         rows[depth] = {
-            f"speed against the first arm, {scope}": interval(
+            f"speed with one layer off against none, {scope}": interval(
                 arms.ratio(pair.other, pair.base, depth, scope)
             )
             for scope in SCOPES
@@ -133,14 +134,17 @@ def cost(pair: Pair) -> pd.DataFrame:
 
 
 def room_cost(pair: Pair) -> pd.DataFrame:
-    """Return what room alone does, and what depth alone does with the room held."""
+    """Return what room alone does, and what depth alone does with the room held.
+
+    At the deepest depth both arms have the same room: their ratio shows the noise of the method.
+    """
     assert pair.base is not None
     assert pair.other is not None
     room = max(pair.base.depths)
     rows = {}
     for depth in pair.base.depths:
         rows[depth] = {
-            f"depth held: room {room} against room {depth}": interval(
+            f"depth held: room {room} against just enough": interval(
                 arms.ratio(pair.other, pair.base, depth, stats.LIKE_THESE)
             ),
             f"room {room} held: speed against depth 0": interval(
@@ -157,13 +161,7 @@ def sentence(pair: Pair, *, emulated: bool) -> str:
     """Return what one layer off the device did, as one sentence for each depth."""
     if pair.base is None or pair.other is None:
         return MISSING.format(pair.why)
-    told = []
-    for depth in pair.base.depths:
-        found = arms.ratio(pair.other, pair.base, depth, ON_THESE)
-        if found is None:
-            continue
-        word = "slower" if found.high < 1 else "faster" if found.low > 1 else "not distinguishable"
-        told.append(f"at depth {depth} {interval(found)} times the speed ({word})")
+    told = _told(pair, pair.base.depths)
     where = (
         "On the emulated device, which shows the mechanism and says nothing of its size on a card, "
         if emulated
@@ -177,15 +175,25 @@ def room_sentence(pair: Pair) -> str:
     if pair.base is None or pair.other is None:
         return MISSING.format(pair.why)
     room = max(pair.base.depths)
-    shallow = [d for d in pair.base.depths if d < room]
-    found = {d: arms.ratio(pair.other, pair.base, d, ON_THESE) for d in shallow}
-    told = [f"{interval(i)} at depth {d}" for d, i in found.items() if i is not None]
-    unclear = all(i.low <= 1 <= i.high for i in found.values() if i is not None)
-    end = "; none is distinguishable from no effect" if unclear else ""
+    told = _told(pair, tuple(d for d in pair.base.depths if d < room))
     return (
-        f"Room for {room} tokens that is kept and not used, on this processor, gave "
-        f"{', '.join(told)} times the speed{end}."
+        f"Room for {room} tokens that is kept and not used gave, on this processor, "
+        f"{'; '.join(told)}."
     )
+
+
+def _told(pair: Pair, depths: tuple[int, ...]) -> list[str]:
+    """Return the ratio of the two arms at each depth in words, on these prompts."""
+    assert pair.base is not None
+    assert pair.other is not None
+    told = []
+    for depth in depths:
+        found = arms.ratio(pair.other, pair.base, depth, ON_THESE)
+        if found is not None:
+            clear = "slower" if found.high < 1 else "faster" if found.low > 1 else ""
+            word = clear or "not distinguishable"
+            told.append(f"{interval(found)} times the speed at depth {depth} ({word})")
+    return told
 
 
 def device_note(*, emulated: bool) -> str:

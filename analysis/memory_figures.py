@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -33,15 +34,16 @@ def law(table: pd.DataFrame) -> Figure:
     names = list(dict.fromkeys(table["shape"]))
     depths = np.arange(0, table["depth"].max() + 1)
     for axes, count in zip(panels.flat, slots, strict=True):
+        dashes = cycle(("-", "--", ":", "-.", (0, (1, 2))))  # two shapes may share a line
         for name, color in zip(names, sns.color_palette("colorblind", len(names)), strict=True):
             layout = shapes.shape(name).layout()
             line = [memory.state_mib(layout, int(count), int(d)) for d in depths]
-            axes.plot(depths, line, color=color, lw=1.2, label=name)
+            axes.plot(depths, line, color=color, lw=1.2, ls=next(dashes), label=name)
             own = table[(table["shape"] == name) & (table["slots"] == count)]
             axes.plot(own["depth"], own["engine_mib"], "o", color=color, mec="white", ms=6)
         axes.set_title(f"{count} slot{'s' if count > 1 else ''}")
         axes.set_xlabel("draft depth n")
-        axes.set_ylim(bottom=0)
+    panels[0][0].set_ylim(bottom=0)
     panels[0][0].set_ylabel("recurrent state, MiB")
     panels[0][0].legend(frameon=False, fontsize=8)
     plt.close(figure)  # shown once, by the cell that returns it

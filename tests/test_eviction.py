@@ -42,8 +42,8 @@ def test_one_layer_lies_off_the_device_in_one_arm(pair: Pair) -> None:
         ("evicted", 0): ("partial", 9), ("evicted", 2): ("partial", 9),
     }  # fmt: skip
     table = eviction.placements(pair)
-    assert table.loc[(2, "evicted"), "layers on the device"] == "9/10"
-    assert "host" in str(table.loc[(2, "evicted"), "state buffers"])
+    assert table.loc[(2, "one layer off"), "layers on the device"] == "9/10"
+    assert "host" in str(table.loc[(2, "one layer off"), "state buffers"])
 
 
 def test_arms_are_paired_and_nothing_of_this_machine_is_kept(pair: Pair) -> None:

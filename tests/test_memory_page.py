@@ -1,0 +1,124 @@
+"""The page on memory, made for real with tiny parameters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from analysis import eviction, pages, plan_tables, shapes
+from analysis.errors import SpecError
+from analysis.parameters import PageParameters, read
+
+TINY: dict[str, Any] = {
+    "plan_shapes": ["qwen3.5-0.8b"], "plan_shape": "qwen3.5-0.8b", "plan_quantization": "q8_0",
+    "plan_context": 8192, "plan_depths": [0, 1, 2, 3], "depths": [0, 1], "workloads": ["short"],
+    "rounds": 2, "prompts": 2, "n_predict": 40, "context": 1024, "traced_prompts": 1,
+    "traced_rounds": 2, "traced_n_predict": 40, "machine": "tiny-box",
+}  # fmt: skip
+
+
+def page(**more: Any) -> PageParameters:
+    given = {k: v for k, v in TINY.items() if k != "machine"} | {"lossless_prompts": 0} | more
+    return read(given, plans=True)
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("machines")
+
+
+@pytest.fixture(scope="module")
+def executed(machines: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECDEPTH_MACHINES", str(machines))
+        patch.delenv("SPECDEPTH_REPLAY", raising=False)
+        target = machines / "tiny-box" / "memory_eviction.ipynb"
+        return pages.run_notebook("memory_eviction", TINY, target)
+
+
+def outputs(path: Path) -> str:
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return "\n".join(
+        "".join(o.get("data", {}).get(kind, ""))
+        for c in notebook.cells
+        if c.cell_type == "code"
+        for o in c.outputs
+        for kind in ("text/markdown", "text/html")
+    )
+
+
+def test_the_page_says_what_the_engine_planned(
+    executed: Path, machines: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEPTH_REPLAY", "1")
+    monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
+    own = page()
+    own = PageParameters(**{**vars(own), "machine": "tiny-box"})
+    law, needs, placed = plan_tables.ask(own, "memory_eviction")
+    rows = plan_tables.rows(needs, own.planning)
+    table = plan_tables.law(law)
+    assert (table["engine_mib"] - table["law_mib"]).abs().max() < 2
+    text = outputs(executed)
+    assert plan_tables.law_sentence(table) in text
+    assert plan_tables.cliff(rows) in text
+    assert "a window of" in text
+    assert needs.emulated
+    total = shapes.shape("qwen3.5-0.8b").blocks + 1
+    (edge,) = {q.budget_mib for q in placed.answers if q.depth == 2}
+    placement = plan_tables.placement(needs, placed)
+    assert list(placement[f"{edge:,} MiB"])[:2] == [f"{total}/{total}"] * 2
+    assert placement[f"{edge:,} MiB"][2] != f"{total}/{total}"
+
+
+def test_the_page_shows_the_layer_that_left(executed: Path) -> None:
+    text = outputs(executed)
+    assert "9/10" in text
+    assert "10/10" in text
+    assert "No graphics card was found." in text
+    assert "says nothing of its size on a card" in text
+    assert "127.0.0.1:PORT" in text
+    assert str(executed.parent) not in executed.read_text()
+
+
+def test_nbval_replays_the_page(executed: Path, machines: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval",
+         "--nbval-current-env", str(executed)],
+        env=os.environ | {"SPECDEPTH_REPLAY": "1", "SPECDEPTH_MACHINES": str(machines)},
+        capture_output=True, text=True, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"plan_shape": "gpt-9"}, "no shape called gpt-9"),
+        ({"plan_shapes": "qwen3.5-0.8b,gpt-9"}, "no shape called gpt-9"),
+        ({"plan_quantization": "q9"}, "no quantization called q9"),
+        ({"plan_depths": []}, "plan_depths"),
+        ({"plan_sloths": 2}, "unknown parameter plan_sloths"),
+        ({"plan_slots": "two"}, "plan_slots"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        page(**given)
+
+
+def test_without_an_engine_the_page_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEPTH_MACHINES", str(tmp_path))
+    monkeypatch.setenv("SPECDEPTH_REPLAY", "1")
+    pair = eviction.measure_room(page(), "memory_eviction")
+    assert not pair.there
+    assert eviction.room_sentence(pair).startswith("This part was not measured here: no stored")
+    left_out = eviction.measure_room(page(traced_prompts=0), "memory_eviction")
+    assert "traced_prompts = 0" in eviction.room_sentence(left_out)
