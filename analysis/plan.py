@@ -140,6 +140,8 @@ def _leaving(
                 return count, f"experts of blocks {_span(index, last)}"
     for index, mib in enumerate(_blocks(subject, state, kv, drafting=drafting)):
         left -= mib
+        if left <= budget and experts:
+            return len(subject.weights.blocks), f"all experts, and blocks {_span(0, index)}"
         if left <= budget:
             return index + 1, f"blocks {_span(0, index)}"
     return subject.weights.layers, "all"

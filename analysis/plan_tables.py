@@ -38,7 +38,7 @@ def need_questions(planning: Planning) -> list[Question]:
 def placement_questions(planning: Planning, needs: Plans) -> list[Question]:
     """Return the questions with a budget: as named, or halfway between the needs of two depths."""
     totals = [laid.projected_mib for q, laid in sorted_by_depth(needs) if q.depth > 0]
-    between = [(a + b) // 2 for a, b in pairwise(totals)]
+    between = [_between(a, b) for a, b in pairwise(totals)]
     budgets = planning.budgets_mib or tuple(between)
     return [
         replace(q, budget_mib=budget)
@@ -46,6 +46,13 @@ def placement_questions(planning: Planning, needs: Plans) -> list[Question]:
         for q, laid in sorted_by_depth(needs)
         if laid.projected_mib > budget
     ]
+
+
+def _between(low: int, high: int) -> int:
+    """Return an amount halfway between two, in hundreds where one lies between them."""
+    middle = (low + high) // 2
+    rounded = round(middle, -2)
+    return rounded if low < rounded < high else middle
 
 
 def sorted_by_depth(found: Plans) -> list[tuple[Question, Laid]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from importlib import resources
 
 import pandas as pd
 
-from analysis import geometric
+from analysis import geometric, memory, shapes
 
 
 def _data(name: str) -> pd.DataFrame:
@@ -22,6 +23,37 @@ def note_acceptance() -> pd.DataFrame:
 def public_acceptance() -> pd.DataFrame:
     """Return the public sweeps that state an acceptance rate."""
     return _data("public_depth_sweeps.csv").dropna(subset=["acceptance"])
+
+
+def public_memory() -> pd.DataFrame:
+    """Return the public sweep that states its memory, by depth, beside the law for one slot.
+
+    Its model has the shape of Qwen3.6-27B. Two power caps gave the same figures.
+    """
+    quoted = _data("public_depth_sweeps.csv").dropna(subset=["vram_used_mib"])
+    used = quoted.groupby("n_max")["vram_used_mib"].agg(["min", "max"])
+    layout = shapes.shape("qwen3.6-27b").layout()
+    step = memory.state_mib(layout, 1, 1) - memory.state_mib(layout, 1, 0)
+    rows = {}
+    for depth, own in used.iterrows():
+        before = used["max"].get(int(str(depth)) - 1)
+        more = math.nan if before is None else own["max"] - before
+        rows[depth] = {
+            "memory used, MiB": f"{own['min']:,.0f}"
+            + ("" if own["min"] == own["max"] else f" to {own['max']:,.0f}"),
+            "more than one depth less": "–" if math.isnan(more) else f"{more:,.0f}",
+            "of it state, by the law": "–" if math.isnan(more) else f"{step:,.1f}",
+            "the rest": "–" if math.isnan(more) else f"{more - step:,.1f}",
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
+def memory_source() -> str:
+    """Return where the public memory figures come from."""
+    quoted = _data("public_depth_sweeps.csv").dropna(subset=["vram_used_mib"])
+    first = quoted.iloc[0]
+    hardware = str(first["hardware"]).split(" (")[0]
+    return f"{hardware}, {first['model']}, one slot; source: {first['source']}."
 
 
 def one_alpha() -> pd.DataFrame:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +15,13 @@ import pytest
 
 from analysis import arms, eviction, model, report, store, sweep
 from analysis.engines import choose
+from analysis.engines.llama_server import LlamaServer
 from analysis.engines.tracer_process import TracerEngine
 from analysis.errors import EngineError, SpecError
 from analysis.eviction import Pair
 from analysis.spec import SAMPLING, SweepSpec
 from analysis.sweep import measure, plan
+from tests.conftest import interruptible
 
 SMALL = SweepSpec(
     workloads=("short",), prompts=2, rounds=2, n_predict=48, context=2048, depths=(0, 2),
@@ -142,3 +149,45 @@ def test_a_run_on_an_emulated_device_covers_no_other(pair: Pair) -> None:
     assert store.covers(recorded, plain)
     assert not store.covers(recorded, replace(plain, device=""))
     assert sweep.find(recorded.path.parent, "memory_eviction", plain).path == recorded.path
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_stop_leaves_neither_server_nor_device(tmp_path: Path, number: signal.Signals) -> None:
+    code = f"""
+import dataclasses
+from pathlib import Path
+from analysis.sweep import measure
+from tests.test_eviction import SMALL
+spec = dataclasses.replace(SMALL, n_predict=1800, depths=(0,), device="emulated", threads=1,
+                           temperature=1.0, server_args=("--ignore-eos",))
+measure(spec, "memory_eviction", "here", Path({str(tmp_path)!r}))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, preexec_fn=interruptible
+    )
+    deadline = time.monotonic() + 60
+    logs: list[Path] = []
+    while time.monotonic() < deadline and not logs:
+        logs = [p for p in tmp_path.rglob("r0-*[0-9].log") if "launch_slot" in p.read_text()]
+        time.sleep(0.05)
+    children = psutil.Process(process.pid).children()
+    assert {c.name()[:12] for c in children} == {"llama-server", "ggml-rpc-ser"}
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    _, alive = psutil.wait_procs(children, timeout=15)
+    assert not [c for c in alive if c.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_device_that_dies_is_told_and_the_sweep_goes_on(tmp_path: Path) -> None:
+    spec = replace(SMALL, depths=(0,), device="emulated", threads=1)
+    build = choose.probe(spec)
+    log = tmp_path / "server.log"
+    with choose.make(build, spec, 0, model.embedded_path(), log) as engine:
+        assert isinstance(engine, LlamaServer)
+        assert engine.device is not None
+        os.kill(engine.device.pid, signal.SIGKILL)
+        with pytest.raises(EngineError, match="llama-server ended while answering"):
+            engine.complete(engine.tokenize("a b"), n_predict=32, temperature=0.0)
+    assert not engine.alive()
+    assert not engine.device.alive()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import memory
+from analysis import memory, quotes
 from analysis.engines import choose
 from analysis.errors import SpecError
 from analysis.memory import Layout
@@ -91,3 +91,13 @@ def test_law_equals_what_the_engine_prints(
     if depth:
         expected.append(memory.kv_mib(layout, 3000, slots, unified=bool(spec.kv_unified), mtp=True))
     assert printed["KV"] == pytest.approx(expected, abs=0.01)
+
+
+def test_the_public_memory_figures_step_as_the_law_says() -> None:
+    """A real card, one slot: 149.6 MiB a depth, about 990 beyond the state for the first."""
+    table = quotes.public_memory()
+    steps = [float(x) for x in table["more than one depth less"][2:]]
+    assert len(steps) == 5
+    assert sum(steps) / 5 == pytest.approx(149.625, abs=0.5)
+    assert float(table["the rest"][1]) == pytest.approx(992, abs=1)
+    assert "qwen38-mtp" in quotes.memory_source()

@@ -17,6 +17,7 @@ from analysis.engines import binary
 from analysis.errors import EngineError, ModelError, StoreError
 from analysis.folders import REPLAY_VARIABLE
 from analysis.prompts import Encoded, Prompt
+from analysis.records import Sample
 from analysis.request import groups, requests
 from analysis.spec import SweepSpec
 from tests.conftest import interruptible
@@ -77,8 +78,14 @@ def test_requests_side_by_side_have_the_same_company_in_every_round() -> None:
     assert all(len({r.kind for r in group}) == 1 for group in found[0])
 
 
+def whole(recorded: store.Recorded) -> list[Sample]:
+    """Return the timed requests of whole texts."""
+    found = [s for s in recorded.samples if not s.warm_up and s.temperature > 0]
+    return [s for s in found if s.arm == "natural"]
+
+
 def test_a_real_sweep_has_every_request_once(measured: store.Recorded) -> None:
-    timed = [s for s in measured.samples if not s.warm_up and s.temperature > 0]
+    timed = whole(measured)
     assert len(timed) == 2 * 2 * 4
     assert len(measured.launches) == 4
     first = [s for s in measured.samples if s.launch == measured.launches[0].launch]
@@ -162,7 +169,7 @@ measure(Path({str(tmp_path)!r}))
     kept = store.read(path).samples
     finished = measure(tmp_path)
     assert finished.samples[: len(kept)] == kept
-    timed = [s for s in finished.samples if not s.warm_up and s.temperature > 0]
+    timed = whole(finished)
     assert len(timed) == 2 * 2 * 4
 
 
