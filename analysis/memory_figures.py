@@ -24,8 +24,10 @@ PARTS = {"weights_mib": "weights", "kv_mib": "KV cache", "compute_mib": "compute
          "state_mib": "recurrent state"}  # fmt: skip
 
 
-def law(table: pd.DataFrame) -> Figure:
+def law(table: pd.DataFrame) -> Figure | None:
     """Draw state memory against depth: the law as lines, the engine's figures as points."""
+    if table.empty:
+        return None
     style()
     slots = sorted(table["slots"].unique())
     figure, panels = plt.subplots(
@@ -75,14 +77,16 @@ def needs(rows: list[Row]) -> Figure:
     return figure
 
 
-def layers(needed: Plans, placed: Plans) -> Figure:
+def layers(needed: Plans, placed: Plans) -> Figure | None:
     """Draw each layer on the device or off it, a row a depth, a panel a budget."""
     style()
     budgets = sorted({q.budget_mib for q in placed.answers if q.budget_mib is not None})
+    if not budgets:
+        return None
     answers = sorted_by_depth(needed)
     height = 0.55 + 0.17 * len(answers)
     figure, panels = plt.subplots(
-        max(len(budgets), 1), 1, figsize=(7.6, height * max(len(budgets), 1) + 0.5), sharex=True,
+        len(budgets), 1, figsize=(7.6, height * len(budgets) + 0.5), sharex=True,
         squeeze=False,
     )  # fmt: skip
     for axes, budget in zip(panels.flat, budgets, strict=False):

@@ -93,7 +93,7 @@ def law(found: Plans) -> pd.DataFrame:
                 "law_mib": state, "engine_mib": laid.context_mib - kv,
             }
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["shape", "slots", "depth", "law_mib", "engine_mib"])
 
 
 def law_sentence(table: pd.DataFrame) -> str:
@@ -109,9 +109,11 @@ def law_sentence(table: pd.DataFrame) -> str:
 
 
 def rows(needs: Plans, planning: Planning) -> list[Row]:
-    """Return what each depth needs as rows of a plan, by the engine."""
+    """Return what each depth needs as rows of a plan: by the engine, else in closed form."""
     subject = plan.of_shape(shapes.shape(planning.shape), planning.quantization)
     pool = Pool(0.0, planning.context, planning.slots, unified=True)
+    if not needs.answers:
+        return [plan.closed_form(subject, pool, depth) for depth in planning.depths]
     return [
         plan.from_engine(subject, pool, laid, emulated=needs.emulated)
         for _, laid in sorted_by_depth(needs)
@@ -126,7 +128,7 @@ def need(found: list[Row]) -> pd.DataFrame:
             "KV cache": f"{row.kv_mib:,.1f}",
             "weights": f"{row.weights_mib:,.0f}",
             "compute buffers": f"{row.compute_mib:,.0f}",
-            "total, by the engine": f"{row.total_mib:,.0f}",
+            f"total, by the {row.basis}": f"{row.total_mib:,.0f}",
             "total, closed form": f"{row.closed_form_total_mib:,.0f}",
             "more than one depth less": "–",
         }
@@ -187,6 +189,8 @@ def step_sentence(found: list[Row], planning: Planning) -> str:
 
 def question(planning: Planning, needs: Plans) -> str:
     """Return what was asked, and of what device."""
+    if not needs.answers:
+        return f"In closed form, since the engine's planner could not be asked. {needs.why}"
     free = max((laid.free_mib for laid in needs.answers.values()), default=0)
     device = "an emulated device on this processor" if needs.emulated else "this machine's device"
     return (

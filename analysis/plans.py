@@ -13,8 +13,9 @@ from typing import Any
 
 from analysis import machine, planner, records, store
 from analysis.engines import binary, fit
+from analysis.engines.emulated import PROGRAM
 from analysis.engines.fit import Laid
-from analysis.errors import StoreError
+from analysis.errors import EngineError, StoreError
 from analysis.folders import REPLAY_VARIABLE, machines_folder, replaying
 from analysis.planner import Wanted
 from analysis.progress import Progress, here
@@ -60,6 +61,7 @@ class Plans:
     run: records.Run
     answers: Answers
     emulated: bool
+    why: str = ""  # there are no answers
 
 
 def ask(
@@ -73,7 +75,8 @@ def ask(
     """Ask the engine what is not yet stored of these questions, and return all answers.
 
     They are kept in ``<folder>/<machine>/samples/plans``. With ``SPECDEPTH_REPLAY=1`` nothing is
-    started. A budget beyond the device's free memory stays without an answer.
+    started. A budget beyond the device's free memory stays without an answer, and so do all
+    questions where there is neither a device nor a program that emulates one.
 
     Raises
     ------
@@ -97,6 +100,11 @@ def ask(
                 "fingerprint": build.fingerprint[:16], "settings": binary.settings()},
         packages=machine.packages(), prompt_facts={}, started=machine.utc_now(),
     )  # fmt: skip
+    if not real:
+        try:
+            binary.find(program=PROGRAM)
+        except EngineError as error:
+            return Plans(run, {}, emulated=True, why=str(error))
     path = plans / f"{notebook}-{key}.jsonl"
     with store.Writer(path, run) as writer, ExitStack() as stack:
         known = _answers(store.read(path))

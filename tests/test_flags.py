@@ -132,3 +132,16 @@ def test_flags_that_the_sweep_sets_are_refused(
 ) -> None:
     with pytest.raises(EngineError, match="may not hold"):
         words(server_binary, SweepSpec(server_args=tuple(own.split())), 1)
+
+
+def test_layers_off_the_device_take_the_place_of_a_users_own_flag(
+    server_binary: binary.ServerBinary,
+) -> None:
+    own = ("-ngl", "99", "--no-mmap", "--n-gpu-layers=98")
+    spec = SweepSpec(server_args=own, more_arms=("evicted",), gpu_layers=9, workloads=("short",))
+    assert words(server_binary, spec.at("natural"), 2).endswith(" ".join(own))
+    line = words(server_binary, spec.at("evicted"), 2)
+    assert line.endswith(" --no-mmap")
+    assert "--gpu-layers 9 " in line
+    assert "99" not in line
+    assert "98" not in line

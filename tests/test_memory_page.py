@@ -11,7 +11,8 @@ from typing import Any
 import nbformat
 import pytest
 
-from analysis import eviction, pages, plan_tables, shapes
+from analysis import eviction, memory_figures, pages, plan, plan_tables, plans, shapes
+from analysis.engines import emulated
 from analysis.errors import SpecError
 from analysis.parameters import PageParameters, read
 
@@ -110,6 +111,30 @@ def test_nbval_replays_the_page(executed: Path, machines: Path) -> None:
 def test_parameters_that_make_no_sense_are_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecError, match=said):
         page(**given)
+
+
+def test_without_a_device_the_page_rests_on_the_closed_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A llama-server of one's own on a machine without a card, and no build of the engine."""
+    monkeypatch.setenv("SPECDEPTH_MACHINES", str(tmp_path))
+    monkeypatch.delenv("SPECDEPTH_REPLAY", raising=False)
+    monkeypatch.setattr(emulated, "PROGRAM", "no-such-program")
+    monkeypatch.setattr(plans, "PROGRAM", "no-such-program")
+    law, needs, placed = plan_tables.ask(page(), "memory_eviction")
+    assert not any(found.answers for found in (law, needs, placed))
+    assert "no no-such-program in this environment" in plan_tables.question(page().planning, needs)
+    rows = plan_tables.rows(needs, page().planning)
+    assert {r.basis for r in rows} == {plan.CLOSED_FORM}
+    assert "a window of" not in plan_tables.law_sentence(plan_tables.law(law))
+    assert "a window of" in plan_tables.cliff(rows)
+    assert memory_figures.law(plan_tables.law(law)) is None
+    assert memory_figures.layers(needs, placed) is None
+    assert memory_figures.needs(rows)
+    assert plan_tables.placement(needs, placed).empty
+    pair = eviction.measure_evicted(page(), "memory_eviction", emulated=needs.emulated)
+    assert not pair.there
+    assert "not measured here" in eviction.sentence(pair, emulated=True)
 
 
 def test_without_an_engine_the_page_says_what_is_missing(
