@@ -15,8 +15,12 @@ LOOPING, LOOP_TOKENS = 0.3, 64  # share of distinct runs of four tokens; shortes
 PUBLISHED_ROUNDS, PUBLISHED_PROMPTS, PUBLISHED_LONG = 5, 8, 4
 
 
-def warnings(sweep: Sweep) -> list[str]:
-    """Return what a reader must know before believing the numbers, most serious first."""
+def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
+    """Return what a reader must know before believing the numbers, most serious first.
+
+    With `whole` false the run is no depth sweep: it is not held against the protocol of one, whose
+    page also gives the speeds over shared tokens.
+    """
     found = [
         *_failures(sweep),
         *_incomplete(sweep),
@@ -25,9 +29,9 @@ def warnings(sweep: Sweep) -> list[str]:
         *_unstable(sweep),
         *_short(sweep),
         *_cut_drafts(sweep),
-        *_texts(sweep),
+        *_texts(sweep, whole=whole),
         *_loops(sweep),
-        *_quick(sweep),
+        *(_quick(sweep) if whole else []),
     ]
     return found + list(sweep.recorded.notes)
 
@@ -145,7 +149,7 @@ def _cut_drafts(sweep: Sweep) -> list[str]:
     ]
 
 
-def _texts(sweep: Sweep) -> list[str]:
+def _texts(sweep: Sweep, *, whole: bool) -> list[str]:
     spec = sweep.recorded.run.spec
     timed = lossless.pairs(sweep.recorded, spec["temperature"])
     parted = [(a, b) for a, b in timed if lossless.first_difference(a.tokens, b.tokens) is not None]
@@ -153,7 +157,8 @@ def _texts(sweep: Sweep) -> list[str]:
         return []
     return [
         f"In {len(parted)} of {len(timed)} comparisons the timed text parts from that of depth 0: "
-        "there the speeds are of different texts; the page also gives them over the shared tokens."
+        "there the speeds are of different texts"
+        + ("; the page also gives them over the shared tokens." if whole else ".")
     ]
 
 

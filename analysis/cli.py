@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -31,19 +33,33 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 P = ParamSpec("P")
 
 
+class _Stopped(KeyboardInterrupt):
+    """A signal to end that is to be cleaned up after as an interrupt is."""
+
+
+def _stop(number: int, _frame: object) -> None:
+    raise _Stopped(number)
+
+
 def _plainly(function: Callable[P, None]) -> Callable[P, None]:
-    """Print our own errors as text and end with 1; an interrupt ends with 130."""
+    """Print our own errors as text and end with 1; a signal to end, with 128 and its number."""
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+                signal.signal(number, _stop)
         try:
             function(*args, **kwargs)
         except SpecDepthError as error:
             print(f"specdepth: {error}", file=sys.stderr)
             raise typer.Exit(1) from None
-        except KeyboardInterrupt:
-            print("specdepth: interrupted; what was measured is kept", file=sys.stderr)
-            raise typer.Exit(130) from None
+        except KeyboardInterrupt as stop:
+            print(
+                "specdepth: interrupted; what was measured, if anything, is kept", file=sys.stderr
+            )
+            code = stop.args[0] if isinstance(stop, _Stopped) else signal.SIGINT
+            raise typer.Exit(128 + code) from None
 
     return wrapped
 
@@ -119,12 +135,14 @@ def _depths(text: str) -> list[int]:
         found: list[int] = []
         for part in text.split(","):
             low, dash, high = part.strip().partition("-")
+            if max(len(low), len(high)) > 2:
+                raise ValueError
             part_of = list(range(int(low), int(high) + 1)) if dash else [int(low)]
             if not part_of:
                 raise ValueError
             found += part_of
     except ValueError:
-        raise typer.BadParameter(f"depths are like 0-5 or 0,2,4: {text!r}") from None
+        raise typer.BadParameter(f"depths are like 0-5 or 0,2,4, below 100: {text!r}") from None
     return found
 
 
@@ -249,10 +267,10 @@ def plan(
     from analysis.plan import Pool, memory_mib
 
     pool = Pool(
-        memory_mib(memory) if memory else 0.0, context, slots, kv_unified, cache_type_k,
-        cache_type_v,
+        memory_mib(memory) if memory else 0.0, context, slots, kv_unified, cache_type_k.lower(),
+        cache_type_v.lower(),
     )  # fmt: skip
-    wanted = planner.Wanted(model, shape, quant)
+    wanted = planner.Wanted(model, shape, quant.lower())
     made = planner.make(wanted, pool, tuple(_depths(depths)), server=server, engine=not closed_form)
     for note in made.notes:
         print(f"note: {note}", file=sys.stderr)

@@ -144,9 +144,12 @@ def room_cost(pair: Pair) -> pd.DataFrame:
     rows = {}
     for depth in pair.base.depths:
         rows[depth] = {
-            f"depth held: room {room} against just enough": interval(
-                arms.ratio(pair.other, pair.base, depth, stats.LIKE_THESE)
-            ),
+            **{
+                f"depth held: room {room} against just enough, {scope}": interval(
+                    arms.ratio(pair.other, pair.base, depth, scope)
+                )
+                for scope in SCOPES
+            },
             f"room {room} held: speed against depth 0": interval(
                 arms.ratio(pair.other, pair.other, depth, stats.LIKE_THESE, base=0)
             ),
@@ -167,7 +170,7 @@ def sentence(pair: Pair, *, emulated: bool) -> str:
         if emulated
         else "On this device, "
     )
-    return f"{where}one layer off it gave {'; '.join(told)}."
+    return f"{where}one layer off it gave, {ON_THESE}, {'; '.join(told)}."
 
 
 def room_sentence(pair: Pair) -> str:
@@ -177,7 +180,7 @@ def room_sentence(pair: Pair) -> str:
     room = max(pair.base.depths)
     told = _told(pair, tuple(d for d in pair.base.depths if d < room))
     return (
-        f"Room for {room} tokens that is kept and not used gave, on this processor, "
+        f"Room for {room} tokens that is kept and not used gave, in the tracer and {ON_THESE}, "
         f"{'; '.join(told)}."
     )
 

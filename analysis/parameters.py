@@ -35,7 +35,7 @@ class Planning:
 
     shapes: tuple[str, ...] = ()  # of the law's figure; () for all that ship
     shape: str = "qwen3.6-27b"  # of the question of the note
-    quantization: str = "q4_k"
+    quantization: str = "q4_k_pure"
     context: int = 86016  # tokens of all slots together
     slots: int = 2
     depths: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6)

@@ -14,14 +14,16 @@ from typing import Any
 
 from analysis import compute, memory, weights
 from analysis.engines.fit import Laid
-from analysis.errors import SpecError
+from analysis.errors import ModelError, SpecError
 from analysis.memory import Layout
 from analysis.shapes import Shape
+from analysis.spec import MAX_DEPTH
 from analysis.weights import Weights
 
 CLOSED_FORM = "closed form"
 ENGINE = "engine"
 EMULATED = "engine, emulated device"
+MOST_MIB, MOST_SLOTS, MOST_TOKENS = 2**30, 256, 2**31  # llama.cpp counts tokens in 32 bits
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ class Pool:
     unified: bool = False
     cache_type_k: str = "f16"
     cache_type_v: str = "f16"
+
+    def __post_init__(self) -> None:
+        for name, most in (("context", MOST_TOKENS), ("slots", MOST_SLOTS)):
+            if not 1 <= getattr(self, name) <= most:
+                found = str(getattr(self, name))
+                raise SpecError(f"`{name}` must lie between 1 and {most}", found)
 
 
 @dataclass(frozen=True)
@@ -73,13 +81,30 @@ def of_shape(shape: Shape, quantization: str) -> Subject:
 
 
 def of_file(path: Path) -> Subject:
-    """Return the model of a GGUF."""
-    layout = memory.layout_of(path)
-    return Subject(layout, weights.of_file(path, layout.mtp_layers))
+    """Return the model of a GGUF.
+
+    Raises
+    ------
+    ModelError
+        If the file can not be read, or lacks what a plan needs.
+    """
+    try:
+        layout = memory.layout_of(path)
+        return Subject(layout, weights.of_file(path, layout.mtp_layers))
+    except ModelError:
+        raise
+    except Exception as error:  # the reader raises many kinds on damaged files
+        raise ModelError(
+            f"{path.name} can not be read as GGUF",
+            f"{type(error).__name__}: {error}",
+            "check that the file is complete",
+        ) from error
 
 
 def check(subject: Subject, depths: tuple[int, ...]) -> None:
     """Raise where a model can not be planned for."""
+    if not depths or not 0 <= min(depths) <= max(depths) <= MAX_DEPTH:
+        raise SpecError(f"depths lie between 0 and {MAX_DEPTH}", str(list(depths)))
     if max(depths) > 0 and subject.layout.mtp_layers == 0:
         raise SpecError(
             f"{subject.layout.name} has no MTP layer", "", "plan depth 0 alone, or another model"
@@ -133,9 +158,10 @@ def _leaving(
     experts = sum(subject.weights.experts) > 0
     left = total
     if experts:
-        last = len(subject.weights.blocks) - 1
+        unloaded = 0 if drafting else subject.weights.mtp_blocks
+        last = len(subject.weights.blocks) - 1 - unloaded
         for count, index in enumerate(range(last, -1, -1), 1):
-            left -= subject.weights.experts[index] if drafting or index < last else 0.0
+            left -= subject.weights.experts[index]
             if left <= budget:
                 return count, f"experts of blocks {_span(index, last)}"
     for index, mib in enumerate(_blocks(subject, state, kv, drafting=drafting)):
@@ -169,11 +195,15 @@ def from_engine(subject: Subject, pool: Pool, laid: Laid, *, emulated: bool) -> 
     """Return the engine's own answer; its context is split into state and cache by the law."""
     own = closed_form(subject, pool, laid.depth)
     off = 0 if laid.layers_on_device is None else own.layers_total - laid.layers_on_device
-    which = f"blocks {_span(0, off - 1)}" if off else ""
-    if laid.layers_partly:
-        off += laid.layers_partly
-        last = own.layers_total - 2
-        which = f"experts of blocks {_span(last - laid.layers_partly + 1, last)}"
+    which = "all" if off >= own.layers_total else f"blocks {_span(0, off - 1)}" if off else ""
+    # The planner counts the output among the layers whose experts leave; it has none.
+    partly = max(laid.layers_partly - 1, 0)
+    if partly:
+        unloaded = 0 if laid.depth else subject.weights.mtp_blocks
+        last = len(subject.weights.blocks) - 1 - unloaded
+        experts = f"experts of blocks {_span(last - partly + 1, last)}"
+        which = f"{which}, {experts}" if which else experts
+        off += partly
     fits = laid.projected_mib <= pool.memory_mib
     return replace(
         own,
@@ -189,14 +219,14 @@ def from_engine(subject: Subject, pool: Pool, laid: Laid, *, emulated: bool) -> 
 
 
 def memory_mib(text: str) -> float:
-    """Read an amount of memory: ``22GiB``, ``24GB``, ``21400MiB``, or a number of MiB.
+    """Read an amount of memory: ``22GiB``, ``24GB`` or ``21400MiB``.
 
     Raises
     ------
     SpecError
-        If it is no amount above zero.
+        If it is no amount above zero with its unit.
     """
-    units = {"gib": 1024.0, "g": 1024.0, "mib": 1.0, "m": 1.0, "": 1.0,
+    units = {"gib": 1024.0, "g": 1024.0, "mib": 1.0, "m": 1.0,
              "gb": 1e9 / 2**20, "mb": 1e6 / 2**20}  # fmt: skip
     plain = text.strip().lower().replace(" ", "")
     number = plain.rstrip("abcdefghijklmnopqrstuvwxyz")
@@ -204,6 +234,6 @@ def memory_mib(text: str) -> float:
         mib = float(number) * units[plain[len(number) :]]
     except (ValueError, KeyError):
         mib = 0.0
-    if not 0 < mib < float("inf"):
+    if not 0 < mib < MOST_MIB:
         raise SpecError("an amount of memory is like 22GiB, 24GB or 21400MiB", repr(text))
     return mib

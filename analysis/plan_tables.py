@@ -13,6 +13,7 @@ from analysis.engines.fit import Laid
 from analysis.parameters import PageParameters, Planning
 from analysis.plan import Pool, Row
 from analysis.plans import Plans, Question
+from analysis.quantization import MIXES
 
 LAW_CONTEXT, LAW_SLOTS, LAW_DEPTHS = 4096, (1, 2), (0, 3, 6)
 
@@ -168,6 +169,25 @@ def cliff(found: list[Row], shallow: int = 2) -> str:
         f"{low:,.0f} to {high:,.0f} MiB of the device: {low / 1024:.1f} to {high / 1024:.1f} GiB, "
         f"a window of {high - low:,.0f} MiB."
     )
+
+
+def note_card(planning: Planning) -> pd.DataFrame:
+    """Return between which amounts depth 2 fits and depth 3 does not, by quantization.
+
+    In closed form, for the shape, context and slots of the page.
+    """
+    shape = shapes.shape(planning.shape)
+    pool = Pool(0.0, planning.context, planning.slots, unified=True)
+    found = {}
+    for name in MIXES:
+        subject = plan.of_shape(shape, name)
+        two, three = (plan.closed_form(subject, pool, depth).total_mib for depth in (2, 3))
+        found[name] = {
+            "depth 2 fits from, MiB": f"{two:,.0f}",
+            "depth 3 fits from, MiB": f"{three:,.0f}",
+            "in GiB": f"{two / 1024:.1f} to {three / 1024:.1f}",
+        }
+    return pd.DataFrame.from_dict(found, orient="index").rename_axis("quantization")
 
 
 def step_sentence(found: list[Row], planning: Planning) -> str:

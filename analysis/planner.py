@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 
 from analysis import memory, model, plan, shape_file, shapes
 from analysis.engines import binary, fit
@@ -87,6 +88,8 @@ def make(
         return Planned(
             tuple(plan.closed_form(subject, pool, d) for d in depths), pool, _state_note(subject)
         )
+    if server:
+        binary.probe(server)  # one that was named must be there
     try:
         rows, asked = _ask(wanted, subject, pool, depths, server)
     except EngineError as error:
@@ -135,6 +138,7 @@ def _ask(
     )  # fmt: skip
     # The planner allocates the states for real: two at once on a card might not have the room.
     workers = 1 if real else 2
+    stop = Event()
     with (
         tempfile.TemporaryDirectory(prefix="specdepth-") as folder,
         wanted.file() as path,
@@ -143,11 +147,11 @@ def _ask(
 
         def one(depth: int) -> Laid:
             log = Path(folder) / f"d{depth}.log"
-            laid = fit.project(build, spec, depth, path, log)
+            laid = fit.project(build, spec, depth, path, log, stop)
             budget = budget_of(pool, laid)
             if laid.projected_mib <= budget:
                 return laid
-            laid = fit.lay_out(build, spec, depth, path, log, laid.free_mib - budget)
+            laid = fit.lay_out(build, spec, depth, path, log, laid.free_mib - budget, stop)
             if laid.said:
                 raise EngineError("the engine's planner gave up", laid.said, "")
             return laid
@@ -155,6 +159,7 @@ def _ask(
         try:
             answers = list(threads.map(one, depths))
         except BaseException:
+            stop.set()
             threads.shutdown(cancel_futures=True)
             raise
     asked = replace(pool, memory_mib=float(budget_of(pool, answers[0])))

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from analysis.errors import SpecError
 
-# The type that most matrices get, by mix; `q4_k` is Q4_K throughout but for output and embeddings.
+# The type that most matrices get, by mix; `q4_k_pure` is Q4_K but for output and
+# embeddings in Q6_K, and no mix of llama-quantize's own.
 MIXES = {
     "f16": "F16", "bf16": "BF16", "q8_0": "Q8_0", "q6_k": "Q6_K", "q5_k_m": "Q5_K",
-    "q5_k_s": "Q5_K", "q4_k_m": "Q4_K", "q4_k_s": "Q4_K", "q4_k": "Q4_K",
+    "q5_k_s": "Q5_K", "q4_k_m": "Q4_K", "q4_k_s": "Q4_K", "q4_k_pure": "Q4_K",
 }  # fmt: skip
 _FLOATS = ("F16", "BF16", "F32")
 # What replaces a type whose blocks do not divide a tensor's rows.
@@ -55,7 +56,7 @@ class Mix:
         if base in _FLOATS:
             return base
         output = tensor == "output.weight" or (self.tied and tensor == "token_embd.weight")
-        if output or (self.name == "q4_k" and tensor == "token_embd.weight"):
+        if output or (self.name == "q4_k_pure" and tensor == "token_embd.weight"):
             return base if base == "Q8_0" else "Q6_K"
         found = re.match(r"blk\.(\d+)\.", tensor)
         layer = int(found[1]) if found else 0

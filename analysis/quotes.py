@@ -53,7 +53,10 @@ def memory_source() -> str:
     quoted = _data("public_depth_sweeps.csv").dropna(subset=["vram_used_mib"])
     first = quoted.iloc[0]
     hardware = str(first["hardware"]).split(" (")[0]
-    return f"{hardware}, {first['model']}, one slot; source: {first['source']}."
+    return (
+        f"{hardware}, {first['model']}, whose shape is that of Qwen3.6-27B; one slot, the context "
+        f"is not stated; source: {first['source']}."
+    )
 
 
 def one_alpha() -> pd.DataFrame:

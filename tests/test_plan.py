@@ -24,10 +24,11 @@ from analysis.errors import EngineError, SpecError
 from analysis.plan import Pool
 from analysis.planner import Wanted
 from analysis.plans import Question
+from analysis.spec import SweepSpec
 from tests.conftest import interruptible
 
 NOTE = Pool(21400.0, 86016, 2, unified=True)  # the note's pool, and a budget around its edge
-LARGE = Wanted(shape="qwen3.6-27b", quantization="q4_k")
+LARGE = Wanted(shape="qwen3.6-27b", quantization="q4_k_pure")
 RECORDED = Path(__file__).parent / "recorded" / "fit"
 
 
@@ -110,6 +111,10 @@ def test_a_file_is_planned_as_its_shape_is(embedded: Path) -> None:
         (["--shape", "qwen3.6-27b", "--slots", "0", "--memory", "9GiB"], "slots"),
         (["--shape", "qwen3.6-27b", "--closed-form"], "needs the device's memory"),
         (["--shape", "qwen3.6-27b"], "no device that llama-server finds"),
+        (["--shape", "qwen3.6-27b", "--slots", "999", "--memory", "9GiB"], "between 1 and 256"),
+        (["--shape", "qwen3.6-27b", "--context", "9" * 20, "--memory", "9GiB"], "between 1 and"),
+        (["--shape", "qwen3.6-27b", "--depths", "99", "--memory", "9GiB"], "between 0 and 32"),
+        (["--shape", "qwen3.6-27b", "--server", "/nope", "--memory", "9GiB"], "can not be run"),
     ],
 )
 def test_what_can_not_be_planned_is_refused_plainly(words: list[str], said: str) -> None:
@@ -123,6 +128,41 @@ def test_a_budget_beyond_the_device_is_planned_in_closed_form() -> None:
     made = planner.make(LARGE, replace(NOTE, memory_mib=4e6), (0,))
     assert made.rows[0].basis == plan.CLOSED_FORM
     assert "less free memory" in made.notes[0]
+
+
+LISTED = """\
+Available devices:
+  CUDA0: NVIDIA GeForce RTX 4090 (24081 MiB, 23654 MiB free)
+  CUDA1: NVIDIA GeForce RTX 4090 (24081 MiB, 23654 MiB free)
+"""
+
+
+@pytest.mark.parametrize(("listed", "count"), [(LISTED, 2), ("Available devices:\n  (none)\n", 0)])
+def test_devices_are_read_from_the_servers_list(
+    listed: str,
+    count: int,
+    server_binary: binary.ServerBinary,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(binary, "ask", lambda *_: listed)
+    assert len(planner.devices(server_binary)) == count
+
+
+def test_a_real_device_is_asked_for_its_own_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server's answer for a card, played back: its free memory less what it leaves free."""
+    seen = []
+
+    def project(_build: object, spec: SweepSpec, depth: int, *_: object) -> fit.Laid:
+        seen.append((spec.device, depth))
+        return fit.Laid(depth, 23654, None, 20000 + 300 * depth, 14000, 5000, 300, None, 0, "")
+
+    monkeypatch.setattr(planner, "devices", lambda _: ["CUDA0: a card"])
+    monkeypatch.setattr(fit, "project", project)
+    made = planner.make(LARGE, replace(NOTE, memory_mib=0.0), (0, 1, 2))
+    assert seen == [("", 0), ("", 1), ("", 2)]
+    assert {r.basis for r in made.rows} == {plan.ENGINE}
+    assert made.pool.memory_mib == 23654 - planner.MARGIN_MIB
+    assert made.rows[2].left_mib == 23654 - 1024 - 20600
 
 
 def test_a_model_without_state_costs_none_by_depth() -> None:
@@ -148,23 +188,63 @@ def test_less_memory_never_keeps_more_layers(memory: float, depth: int, name: st
 
 
 @pytest.mark.parametrize(
-    ("text", "mib"), [("22GiB", 22528), ("24 GB", 22888.2), ("21400", 21400), ("1g", 1024)]
+    ("text", "mib"), [("22GiB", 22528), ("24 GB", 22888.2), ("21400MiB", 21400), ("1g", 1024)]
 )
 def test_amounts_of_memory(text: str, mib: float) -> None:
     assert plan.memory_mib(text) == pytest.approx(mib, abs=0.1)
 
 
-@pytest.mark.parametrize("text", ["", "GiB", "-3GiB", "22 bananas", "nan", "inf"])
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "-3GiB", "22", "22 bananas", "nan", "infGiB", "1e30GiB"]
+)
 def test_no_amounts_of_memory(text: str) -> None:
     with pytest.raises(SpecError, match="an amount of memory"):
         plan.memory_mib(text)
 
 
-def test_an_interrupted_plan_leaves_nothing_running() -> None:
+@pytest.mark.parametrize("cut", [3_000_000, 2000, 40])
+@pytest.mark.parametrize("more", [[], ["--closed-form"]])
+def test_a_damaged_file_is_named(cut: int, more: list[str], embedded: Path, tmp_path: Path) -> None:
+    torn = tmp_path / "torn.gguf"
+    torn.write_bytes(embedded.read_bytes()[:cut])
+    told = CliRunner().invoke(app, ["plan", "--model", str(torn), "--memory", "1GiB", *more])
+    assert told.exit_code == 1
+    assert "torn.gguf can not be read as GGUF" in " ".join(told.output.split())
+
+
+def test_ranges_of_depths_are_checked_before_they_are_made() -> None:
+    told = CliRunner().invoke(app, ["plan", "--shape", "qwen3.6-27b", "--depths", "0-1000000000"])
+    assert told.exit_code == 2
+    assert "below 100" in told.output
+
+
+def test_names_are_read_in_any_case() -> None:
+    told = CliRunner().invoke(
+        app, ["plan", "--shape", "Qwen3.6-27B", "--quant", "Q4_K_M", "--cache-type-k", "Q8_0",
+              "--memory", "22gib", "--depths", "1", "--closed-form", "--json"],
+    )  # fmt: skip
+    assert told.exit_code == 0, told.output
+
+
+@pytest.mark.parametrize(("depth", "which"), [(0, "experts of block"), (3, "experts of block")])
+def test_experts_leave_as_the_engine_lets_them(depth: int, which: str) -> None:
+    """A mixture of experts at 20 GiB: as many layers, though the planner counts the output too."""
+    wanted = Wanted(shape="qwen3.6-35b-a3b", quantization="q4_k_m")
+    pool = Pool(20480.0, 65536, 2)
+    (asked,) = planner.make(wanted, pool, (depth,)).rows
+    (closed,) = planner.make(wanted, pool, (depth,), engine=False).rows
+    assert asked.layers_off_device == closed.layers_off_device > 0
+    assert which in asked.off_device
+    assert which in closed.off_device
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_plan_leaves_nothing_running(number: signal.Signals, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "analysis.cli", "plan", "--shape", "qwen3.6-27b", "--memory",
          "15GiB", "--context", "86016", "--slots", "2", "--depths", "0-6"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=interruptible,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
     )  # fmt: skip
     own = psutil.Process(process.pid)
     deadline = time.monotonic() + 60
@@ -173,9 +253,12 @@ def test_an_interrupted_plan_leaves_nothing_running() -> None:
         time.sleep(0.02)
         children = [c for c in own.children(recursive=True) if c.is_running()]
     assert len(children) >= 2, "planner and device were never seen"
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
+    began = time.monotonic()
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 130, err
+    assert time.monotonic() - began < 20
+    assert process.returncode == 128 + number, err
+    assert list(tmp_path.iterdir()) == []
     _, alive = psutil.wait_procs(children, timeout=10)
     assert not alive
 

@@ -13,7 +13,7 @@ from analysis.engines import binary
 from analysis.errors import SpecError
 from analysis.quantization import MIXES, Mix
 
-OWN = [m for m in MIXES if m != "q4_k"]  # llama-quantize has no mix of that kind
+OWN = [m for m in MIXES if m != "q4_k_pure"]  # llama-quantize has no mix of that kind
 LINE = re.compile(r"\[\s*\d+/\s*\d+\] (\S+)\s+- \[.*?\], type =\s+(\w+), size = (.*)")
 
 

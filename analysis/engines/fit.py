@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event
 
 from analysis import logs
 from analysis.engines.binary import ServerBinary, environment
@@ -61,16 +62,23 @@ class _Planner(Child):
     name = "llama-server"
 
     def __init__(
-        self, binary: ServerBinary, words: list[str], log: Path, until: re.Pattern[str]
+        self,
+        binary: ServerBinary,
+        words: list[str],
+        log: Path,
+        until: re.Pattern[str],
+        stop: Event | None,
     ) -> None:
         super().__init__(log)
-        self.words, self.binary, self.until = words, binary, until
+        self.words, self.binary, self.until, self.stopped = words, binary, until, stop
 
     def _start(self) -> None:
         self.spawn((str(self.binary.path), *self.words), environment())
         deadline = time.monotonic() + TIMEOUT_S
         while not self.until.search(self.log.read_text(errors="replace")):
             self.check_alive("planning")
+            if self.stopped is not None and self.stopped.is_set():
+                raise EngineError("the planner was stopped", "an interrupt", "ask again")
             if time.monotonic() > deadline:
                 raise EngineError(
                     f"the planner was not done in {TIMEOUT_S:.0f} s", self.log_tail(2), ""
@@ -84,8 +92,11 @@ def project(
     depth: int,
     model: Path,
     log: Path,
+    stop: Event | None = None,
 ) -> Laid:
     """Return what the engine would need at a depth with every layer on a device.
+
+    Once `stop` is set, which another thread may do, the question ends with an error.
 
     Raises
     ------
@@ -93,7 +104,7 @@ def project(
         If the engine has no device, can not plan, or says nothing that can be read.
     """
     until = re.compile(rf"{_USED.pattern}|{_DONE.pattern}|{_NO_DEVICE.pattern}")
-    text = _text(binary, replace(spec, fit_target_mib=0), depth, model, log, until)
+    text = _text(binary, replace(spec, fit_target_mib=0), depth, model, log, until, stop)
     return replace(read(text, depth, leave_free_mib=0), budget_mib=None, layers_on_device=None)
 
 
@@ -104,6 +115,7 @@ def lay_out(
     model: Path,
     log: Path,
     leave_free_mib: int,
+    stop: Event | None = None,
 ) -> Laid:
     """Return where the engine would put the layers at a depth, with this much memory left free.
 
@@ -113,7 +125,7 @@ def lay_out(
         As :func:`project` does.
     """
     spec = replace(spec, fit_target_mib=leave_free_mib)
-    return read(_text(binary, spec, depth, model, log, _DONE), depth, leave_free_mib)
+    return read(_text(binary, spec, depth, model, log, _DONE, stop), depth, leave_free_mib)
 
 
 def _text(
@@ -123,6 +135,7 @@ def _text(
     model: Path,
     log: Path,
     until: re.Pattern[str],
+    stop: Event | None,
 ) -> str:
     words = arguments(binary, spec, depth, model, port=free_port())
     with ExitStack() as stack:
@@ -130,7 +143,7 @@ def _text(
             # A device of its own for each question: it may die with a client that is ended.
             device = stack.enter_context(EmulatedDevice(log.with_suffix(".device.log")))
             words += ["--rpc", device.endpoint]
-        planner = stack.enter_context(_Planner(binary, words, log, until))
+        planner = stack.enter_context(_Planner(binary, words, log, until, stop))
         return planner.log.read_text(errors="replace")
 
 
