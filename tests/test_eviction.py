@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from analysis import arms, eviction, model, report, store, sweep
+from analysis import arms, eviction, machine, model, report, store, sweep
 from analysis.engines import choose
 from analysis.engines.llama_server import LlamaServer
 from analysis.engines.tracer_process import TracerEngine
@@ -191,3 +191,19 @@ def test_a_device_that_dies_is_told_and_the_sweep_goes_on(tmp_path: Path) -> Non
             engine.complete(engine.tokenize("a b"), n_predict=32, temperature=0.0)
     assert not engine.alive()
     assert not engine.device.alive()
+
+
+def test_the_device_is_no_foreign_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the device's process uses is ours: it must not be taken for another's."""
+    watched: list[int] = []
+
+    class Seen(machine.Company):
+        def __init__(self, *pids: int) -> None:
+            watched.append(len(set(pids)))
+            super().__init__(*pids)
+
+    monkeypatch.setattr(machine, "Company", Seen)
+    spec = replace(SMALL, depths=(0,), prompts=1, rounds=1, device="emulated", threads=1)
+    measure(spec, "memory_eviction", "here", tmp_path)
+    assert watched
+    assert set(watched) == {2}
