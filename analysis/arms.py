@@ -25,15 +25,14 @@ def ratio(
     scope: str,
     *,
     base: int | None = None,
-    column: str = "tok_s",
 ) -> Interval | None:
-    """Return a quantity of one arm against another's, the geometric mean over all workloads.
+    """Return the speed of one arm against another's, the geometric mean over all workloads.
 
     Both at `depth`, unless `base` names another depth for the second. None where no pair is there.
-    """  # fmt: skip
+    """
     other = depth if base is None else base
     pairs = zip(
-        top.logs(column, top.workloads, depth), below.logs(column, top.workloads, other),
+        top.logs("tok_s", top.workloads, depth), below.logs("tok_s", top.workloads, other),
         strict=True,
     )  # fmt: skip
     try:

@@ -39,6 +39,13 @@ class Pair:
         """Whether both arms were measured."""
         return self.base is not None and self.other is not None
 
+    @property
+    def both(self) -> tuple[Sweep, Sweep]:
+        """The two arms, where they are there."""
+        if self.base is None or self.other is None:
+            raise ValueError(self.why)
+        return self.base, self.other
+
 
 def evicted_spec(spec: SweepSpec, layers: int, *, emulated: bool) -> SweepSpec:
     """Return the spec of the pair: all of the model's `layers` on the device, and all but one.
@@ -90,9 +97,9 @@ def _measured(spec: SweepSpec, page: PageParameters, notebook: str, arm: str) ->
 
 def placements(pair: Pair) -> pd.DataFrame:
     """Return where the layers lay in each arm, as the server's logs told it."""
-    assert pair.base is not None
+    base, _ = pair.both
     rows = {}
-    for launch in pair.base.recorded.launches:
+    for launch in base.recorded.launches:
         found = launch.placement
         on, total = found.get("layers_on_device"), found.get("layers_total")
         rows[launch.depth, ARMS.get(launch.arm, launch.arm)] = {
@@ -120,13 +127,12 @@ def _buffers(found: dict[str, float] | None) -> str:
 
 def cost(pair: Pair) -> pd.DataFrame:
     """Return the second arm's speed against the first's at each depth, in both scopes."""
-    assert pair.base is not None
-    assert pair.other is not None
+    base, other = pair.both
     rows = {}
-    for depth in pair.base.depths:
+    for depth in base.depths:
         rows[depth] = {
             f"speed with one layer off against none, {scope}": interval(
-                arms.ratio(pair.other, pair.base, depth, scope)
+                arms.ratio(other, base, depth, scope)
             )
             for scope in SCOPES
         }
@@ -138,23 +144,22 @@ def room_cost(pair: Pair) -> pd.DataFrame:
 
     At the deepest depth both arms have the same room: their ratio shows the noise of the method.
     """
-    assert pair.base is not None
-    assert pair.other is not None
-    room = max(pair.base.depths)
+    base, other = pair.both
+    room = max(base.depths)
     rows = {}
-    for depth in pair.base.depths:
+    for depth in base.depths:
         rows[depth] = {
             **{
                 f"depth held: room {room} against just enough, {scope}": interval(
-                    arms.ratio(pair.other, pair.base, depth, scope)
+                    arms.ratio(other, base, depth, scope)
                 )
                 for scope in SCOPES
             },
             f"room {room} held: speed against depth 0": interval(
-                arms.ratio(pair.other, pair.other, depth, stats.LIKE_THESE, base=0)
+                arms.ratio(other, other, depth, stats.LIKE_THESE, base=0)
             ),
             "room as needed: speed against depth 0": interval(
-                arms.ratio(pair.base, pair.base, depth, stats.LIKE_THESE, base=0)
+                arms.ratio(base, base, depth, stats.LIKE_THESE, base=0)
             ),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
@@ -187,11 +192,10 @@ def room_sentence(pair: Pair) -> str:
 
 def _told(pair: Pair, depths: tuple[int, ...]) -> list[str]:
     """Return the ratio of the two arms at each depth in words, on these prompts."""
-    assert pair.base is not None
-    assert pair.other is not None
+    base, other = pair.both
     told = []
     for depth in depths:
-        found = arms.ratio(pair.other, pair.base, depth, ON_THESE)
+        found = arms.ratio(other, base, depth, ON_THESE)
         if found is not None:
             clear = "slower" if found.high < 1 else "faster" if found.low > 1 else ""
             word = clear or "not distinguishable"

@@ -16,7 +16,7 @@ from matplotlib.patches import Patch
 from analysis import memory, shapes
 from analysis.figures import style
 from analysis.plan import Row
-from analysis.plan_tables import sorted_by_depth
+from analysis.plan_tables import left, sorted_by_depth
 from analysis.plans import Plans
 
 ON, OFF = "#d0e2f2", "#d55e00"
@@ -94,11 +94,11 @@ def layers(needed: Plans, placed: Plans) -> Figure | None:
         for question, _ in answers:
             total = shapes.shape(question.shape).blocks + 1
             own = placed.answers.get(replace(question, budget_mib=budget))
-            on = total if own is None or own.layers_on_device is None else own.layers_on_device
             row = np.zeros(total)
-            row[: total - on] = 1
-            if own is not None and own.layers_partly:
-                row[total - 1 - own.layers_partly : total - 1] = 1
+            if own is not None:
+                off = left(question, own)
+                row[list(off.layers)] = 1
+                row[-1] = off.output
             grid.append(row)
         edges = np.arange(len(grid[0]) + 1) - 0.5
         axes.pcolormesh(

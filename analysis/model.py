@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,7 +97,7 @@ def facts(path: Path) -> ModelFacts:
     files = parts(path)
     by_type: Counter[str] = Counter()
     parameters = 0
-    try:
+    with reading(path):
         readers = [GGUFReader(file) for file in files]
         for reader in readers:
             for tensor in reader.tensors:
@@ -115,6 +117,13 @@ def facts(path: Path) -> ModelFacts:
             context_train=int(_value(head, f"{architecture}.context_length", 0)),
             has_chat_template=_value(head, "tokenizer.chat_template", None) is not None,
         )
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong in reading a GGUF into a :class:`ModelError` that names the file."""
+    try:
+        yield
     except ModelError:
         raise
     except Exception as error:  # the reader raises many kinds on damaged files

@@ -7,14 +7,13 @@ and the closed form stands beside its answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis import compute, memory, weights
+from analysis import compute, leaving, memory, model, weights
 from analysis.engines.fit import Laid
-from analysis.errors import ModelError, SpecError
+from analysis.errors import SpecError
 from analysis.memory import Layout
 from analysis.shapes import Shape
 from analysis.spec import MAX_DEPTH
@@ -88,17 +87,9 @@ def of_file(path: Path) -> Subject:
     ModelError
         If the file can not be read, or lacks what a plan needs.
     """
-    try:
+    with model.reading(path):
         layout = memory.layout_of(path)
         return Subject(layout, weights.of_file(path, layout.mtp_layers))
-    except ModelError:
-        raise
-    except Exception as error:  # the reader raises many kinds on damaged files
-        raise ModelError(
-            f"{path.name} can not be read as GGUF",
-            f"{type(error).__name__}: {error}",
-            "check that the file is complete",
-        ) from error
 
 
 def check(subject: Subject, depths: tuple[int, ...]) -> None:
@@ -125,9 +116,10 @@ def closed_form(subject: Subject, pool: Pool, depth: int) -> Row:
     # The MTP block's cache has its own types, 16 bits unless they are set.
     mtp_kv = memory.kv_mib(layout, pool.context, pool.slots, **cache, mtp=True) if drafting else 0.0
     buffers = compute.buffers_mib(layout, pool.context, pool.slots, depth, unified=pool.unified)
-    on_device = held.output + sum(held.block(i, drafting=drafting) for i in range(len(held.blocks)))
+    on_device = held.on_device(drafting=drafting)
     total = state + kv + mtp_kv + on_device + buffers
-    off, which = _leaving(subject, pool.memory_mib, total, state, kv, drafting=drafting)
+    rest, experts = _loaded(subject, state, kv, drafting=drafting)
+    off = leaving.in_closed_form(total - pool.memory_mib, rest, experts)
     return Row(
         depth=depth,
         state_mib=round(state, 2),
@@ -138,72 +130,34 @@ def closed_form(subject: Subject, pool: Pool, depth: int) -> Row:
         left_mib=round(pool.memory_mib - total, 1),
         fits=total <= pool.memory_mib,
         layers_total=held.layers,
-        layers_off_device=off,
-        off_device=which,
+        layers_off_device=off.count,
+        off_device=str(off),
         basis=CLOSED_FORM,
         closed_form_total_mib=round(total, 1),
     )
 
 
-def _leaving(
-    subject: Subject, budget: float, total: float, state: float, kv: float, *, drafting: bool
-) -> tuple[int, str]:
-    """Return how many layers leave for a total to fit, and which.
-
-    Blocks leave from the first on, with their state and cache. In a mixture of experts the experts
-    leave first, from the last block on.
-    """
-    if total <= budget:
-        return 0, ""
-    experts = sum(subject.weights.experts) > 0
-    left = total
-    if experts:
-        unloaded = 0 if drafting else subject.weights.mtp_blocks
-        last = len(subject.weights.blocks) - 1 - unloaded
-        for count, index in enumerate(range(last, -1, -1), 1):
-            left -= subject.weights.experts[index]
-            if left <= budget:
-                return count, f"experts of blocks {_span(index, last)}"
-    for index, mib in enumerate(_blocks(subject, state, kv, drafting=drafting)):
-        left -= mib
-        if left <= budget and experts:
-            return len(subject.weights.blocks), f"all experts, and blocks {_span(0, index)}"
-        if left <= budget:
-            return index + 1, f"blocks {_span(0, index)}"
-    return subject.weights.layers, "all"
-
-
-def _blocks(subject: Subject, state: float, kv: float, *, drafting: bool) -> Iterator[float]:
-    """Yield what each block holds on the device: weights, state, cache."""
+def _loaded(
+    subject: Subject, state: float, kv: float, *, drafting: bool
+) -> tuple[list[float], list[float]]:
+    """Return what each loaded block holds without its experts, and what those hold, in MiB."""
     layout, held = subject.layout, subject.weights
-    for index in range(len(held.blocks)):
-        mib = held.block(index, drafting=drafting) - held.experts[index]
-        if sum(held.experts) == 0:
-            mib = held.block(index, drafting=drafting)
+    count = len(held.blocks) - (0 if drafting else held.mtp_blocks)
+    rest = []
+    for index in range(count):
+        mib = held.blocks[index] - held.experts[index]
         if layout.is_linear(index):
             mib += state / layout.linear_layers
         elif index < layout.linear_layers + layout.attention_layers:
             mib += kv / layout.attention_layers
-        yield mib
-
-
-def _span(first: int, last: int) -> str:
-    return str(first) if first == last else f"{first}-{last}"
+        rest.append(mib)
+    return rest, list(held.experts[:count])
 
 
 def from_engine(subject: Subject, pool: Pool, laid: Laid, *, emulated: bool) -> Row:
     """Return the engine's own answer; its context is split into state and cache by the law."""
     own = closed_form(subject, pool, laid.depth)
-    off = 0 if laid.layers_on_device is None else own.layers_total - laid.layers_on_device
-    which = "all" if off >= own.layers_total else f"blocks {_span(0, off - 1)}" if off else ""
-    # The planner counts the output among the layers whose experts leave; it has none.
-    partly = max(laid.layers_partly - 1, 0)
-    if partly:
-        unloaded = 0 if laid.depth else subject.weights.mtp_blocks
-        last = len(subject.weights.blocks) - 1 - unloaded
-        experts = f"experts of blocks {_span(last - partly + 1, last)}"
-        which = f"{which}, {experts}" if which else experts
-        off += partly
+    off = leaving.by_engine(laid, len(subject.weights.blocks), subject.weights.mtp_blocks)
     fits = laid.projected_mib <= pool.memory_mib
     return replace(
         own,
@@ -212,8 +166,8 @@ def from_engine(subject: Subject, pool: Pool, laid: Laid, *, emulated: bool) -> 
         total_mib=float(laid.projected_mib),
         left_mib=round(pool.memory_mib - laid.projected_mib, 1),
         fits=fits,
-        layers_off_device=off,
-        off_device=which,
+        layers_off_device=off.count,
+        off_device=str(off),
         basis=EMULATED if emulated else ENGINE,
     )
 

@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import pandas as pd
 
-from analysis import memory, plan, plans, shapes
+from analysis import leaving, memory, plan, plans, shapes
 from analysis.engines.fit import Laid
+from analysis.leaving import Leaving
 from analysis.parameters import PageParameters, Planning
 from analysis.plan import Pool, Row
 from analysis.plans import Plans, Question
@@ -140,6 +141,12 @@ def need(found: list[Row]) -> pd.DataFrame:
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("depth")
 
 
+def left(question: Question, laid: Laid) -> Leaving:
+    """Return what leaves the device in an answer."""
+    shape = shapes.shape(question.shape)
+    return leaving.by_engine(laid, shape.blocks, shape.layout().mtp_layers)
+
+
 def placement(needs: Plans, placed: Plans) -> pd.DataFrame:
     """Return the layers on the device by depth (rows) and budget in MiB (columns)."""
     budgets = sorted({q.budget_mib for q in placed.answers if q.budget_mib is not None})
@@ -149,10 +156,8 @@ def placement(needs: Plans, placed: Plans) -> pd.DataFrame:
         row = table.setdefault(question.depth, {})
         for budget in budgets:
             own = placed.answers.get(replace(question, budget_mib=budget))
-            on = total
-            if own is not None and own.layers_on_device is not None:
-                on = own.layers_on_device - own.layers_partly
-            row[f"{budget:,} MiB"] = f"{on}/{total}"
+            off = 0 if own is None else left(question, own).count
+            row[f"{budget:,} MiB"] = f"{total - off}/{total}"
             if own is None and laid.projected_mib > budget:
                 row[f"{budget:,} MiB"] = "not asked"
     return pd.DataFrame.from_dict(table, orient="index").rename_axis("depth")

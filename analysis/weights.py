@@ -42,10 +42,10 @@ class Weights:
         """The count that llama.cpp prints: all blocks, and the output."""
         return len(self.blocks) + 1
 
-    def block(self, index: int, *, drafting: bool) -> float:
-        """Return a block's weights; the MTP blocks are loaded only where something is drafted."""
+    def on_device(self, *, drafting: bool) -> float:
+        """Return what a device holds with every layer on it; MTP blocks only where one drafts."""
         trunk = len(self.blocks) - self.mtp_blocks
-        return self.blocks[index] if drafting or index < trunk else 0.0
+        return self.output + sum(self.blocks if drafting else self.blocks[:trunk])
 
 
 def of_shape(shape: Shape, quantization: str) -> Weights:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hypothesis
+import nbformat
 import numpy as np
 import pytest
 
-from analysis import model
+from analysis import model, pages
 from analysis.engines import binary
 from analysis.records import Run, Sample
 from analysis.spec import SweepSpec
@@ -114,3 +120,59 @@ def server_binary() -> binary.ServerBinary:
 @pytest.fixture(scope="session")
 def embedded() -> Path:
     return model.embedded_path()
+
+
+class Silent:
+    """Progress that shows nothing."""
+
+    def update(self, done: int, total: int, doing: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder for machines of this module's own."""
+    return tmp_path_factory.mktemp("machines")
+
+
+def execute(notebook: str, parameters: dict[str, Any], machines: Path) -> Path:
+    """Make a page for real into the folder of its machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECDEPTH_MACHINES", str(machines))
+        patch.delenv("SPECDEPTH_REPLAY", raising=False)
+        target = machines / str(parameters["machine"]) / f"{notebook}.ipynb"
+        return pages.run_notebook(notebook, parameters, target)
+
+
+def outputs(path: Path) -> str:
+    """Return all Markdown and HTML that a page shows."""
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+    return "\n".join(
+        "".join(o.get("data", {}).get(kind, ""))
+        for c in notebook.cells
+        if c.cell_type == "code"
+        for o in c.outputs
+        for kind in ("text/markdown", "text/html")
+    )
+
+
+def replay(page: Path, machines: Path) -> subprocess.CompletedProcess[str]:
+    """Run nbval on a page, from its samples alone."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval",
+         "--nbval-current-env", str(page)],
+        env=os.environ | {"SPECDEPTH_REPLAY": "1", "SPECDEPTH_MACHINES": str(machines)},
+        capture_output=True, text=True, cwd=Path(__file__).parent.parent,
+    )  # fmt: skip
+
+
+def at_work(folder: Path, timeout_s: float = 90.0) -> bool:
+    """Wait until a server with its log below a folder works on a request."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        logs = [p for p in folder.rglob("r0-*.log") if not p.name.endswith(".device.log")]
+        if any("launch_slot" in p.read_text() for p in logs):
+            return True
+        time.sleep(0.05)
+    return False

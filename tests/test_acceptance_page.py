@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
-from analysis import decay, pages, report, store, strip, sweep
+from analysis import decay, report, store, strip, sweep
 from analysis.parameters import read
-from analysis.progress import Progress
 from analysis.records import Step
 from analysis.steps import Traced
+from tests.conftest import Silent, execute, outputs, replay
 
 TINY: dict[str, Any] = {
     "rounds": 1, "prompts": 2, "long_prompts": 1, "workloads": ["short", "long"],
@@ -27,35 +23,9 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
-class Silent(Progress):
-    def update(self, done: int, total: int, doing: str) -> None: ...
-
-    def close(self) -> None: ...
-
-
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("machines")
-
-
 @pytest.fixture(scope="module")
 def executed(machines: Path) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECDEPTH_MACHINES", str(machines))
-        patch.delenv("SPECDEPTH_REPLAY", raising=False)
-        target = machines / "tiny-box" / "acceptance_decay.ipynb"
-        return pages.run_notebook("acceptance_decay", TINY, target)
-
-
-def outputs(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    return "\n".join(
-        "".join(o.get("data", {}).get(kind, ""))
-        for c in notebook.cells
-        if c.cell_type == "code"
-        for o in c.outputs
-        for kind in ("text/markdown", "text/html")
-    )
+    return execute("acceptance_decay", TINY, machines)
 
 
 def test_the_page_says_what_its_samples_say(executed: Path) -> None:
@@ -81,12 +51,7 @@ def test_the_tracer_and_the_server_answer_in_turns(executed: Path) -> None:
 
 
 def test_nbval_replays_the_page(executed: Path, machines: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval",
-         "--nbval-current-env", str(executed)],
-        env=os.environ | {"SPECDEPTH_REPLAY": "1", "SPECDEPTH_MACHINES": str(machines)},
-        capture_output=True, text=True, cwd=Path(__file__).parent.parent,
-    )  # fmt: skip
+    done = replay(executed, machines)
     assert done.returncode == 0, done.stdout[-3000:]
 
 

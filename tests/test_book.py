@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
@@ -16,7 +15,7 @@ import pytest
 from analysis import gallery, model, pages, report, series, store
 from analysis.errors import SpecError
 from analysis.pages import SeriesError
-from tests.conftest import interruptible
+from tests.conftest import at_work, execute, interruptible, outputs
 
 ROOT = Path(__file__).resolve().parent.parent
 TINY = {
@@ -27,26 +26,8 @@ TINY = {
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("machines")
-
-
-@pytest.fixture(scope="module")
 def executed(machines: Path) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECDEPTH_MACHINES", str(machines))
-        patch.delenv("SPECDEPTH_REPLAY", raising=False)
-        return pages.run_notebook("depth_sweep", TINY, machines / "tiny-box" / "depth_sweep.ipynb")
-
-
-def outputs(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    return "\n".join(
-        str(o.get("data", {}).get("text/markdown", "") or o.get("data", {}).get("text/html", ""))
-        for c in notebook.cells
-        if c.cell_type == "code"
-        for o in c.outputs
-    )
+    return execute("depth_sweep", TINY, machines)
 
 
 def test_the_notebook_records_what_its_samples_say(executed: Path) -> None:
@@ -278,11 +259,7 @@ def test_an_interrupted_series_leaves_nothing_running(tmp_path: Path, number: in
         env=os.environ | {"SPECDEPTH_MACHINES": str(tmp_path)}, stderr=subprocess.PIPE, text=True,
         preexec_fn=interruptible,
     )  # fmt: skip
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        if any("launch_slot" in p.read_text() for p in tmp_path.rglob("r0-*.log")):
-            break
-        time.sleep(0.05)
+    assert at_work(tmp_path)
     family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(number)
     try:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from analysis.errors import EngineError, SpecError
 from analysis.eviction import Pair
 from analysis.spec import SAMPLING, SweepSpec
 from analysis.sweep import measure, plan
-from tests.conftest import interruptible
+from tests.conftest import at_work, interruptible
 
 SMALL = SweepSpec(
     workloads=("short",), prompts=2, rounds=2, n_predict=48, context=2048, depths=(0, 2),
@@ -165,11 +164,7 @@ measure(spec, "memory_eviction", "here", Path({str(tmp_path)!r}))
     process = subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, preexec_fn=interruptible
     )
-    deadline = time.monotonic() + 60
-    logs: list[Path] = []
-    while time.monotonic() < deadline and not logs:
-        logs = [p for p in tmp_path.rglob("r0-*[0-9].log") if "launch_slot" in p.read_text()]
-        time.sleep(0.05)
+    assert at_work(tmp_path)
     children = psutil.Process(process.pid).children()
     assert {c.name()[:12] for c in children} == {"llama-server", "ggml-rpc-ser"}
     process.send_signal(number)

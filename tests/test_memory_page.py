@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
-from analysis import eviction, memory_figures, pages, plan, plan_tables, plans, shapes
+from analysis import eviction, memory_figures, plan, plan_tables, plans, shapes
 from analysis.engines import emulated
 from analysis.errors import SpecError
 from analysis.parameters import PageParameters, read
+from tests.conftest import execute, outputs, replay
 
 TINY: dict[str, Any] = {
     "plan_shapes": ["qwen3.5-0.8b"], "plan_shape": "qwen3.5-0.8b", "plan_quantization": "q8_0",
@@ -30,28 +27,8 @@ def page(**more: Any) -> PageParameters:
 
 
 @pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("machines")
-
-
-@pytest.fixture(scope="module")
 def executed(machines: Path) -> Path:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPECDEPTH_MACHINES", str(machines))
-        patch.delenv("SPECDEPTH_REPLAY", raising=False)
-        target = machines / "tiny-box" / "memory_eviction.ipynb"
-        return pages.run_notebook("memory_eviction", TINY, target)
-
-
-def outputs(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
-    return "\n".join(
-        "".join(o.get("data", {}).get(kind, ""))
-        for c in notebook.cells
-        if c.cell_type == "code"
-        for o in c.outputs
-        for kind in ("text/markdown", "text/html")
-    )
+    return execute("memory_eviction", TINY, machines)
 
 
 def test_the_page_says_what_the_engine_planned(
@@ -88,12 +65,7 @@ def test_the_page_shows_the_layer_that_left(executed: Path) -> None:
 
 
 def test_nbval_replays_the_page(executed: Path, machines: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbval",
-         "--nbval-current-env", str(executed)],
-        env=os.environ | {"SPECDEPTH_REPLAY": "1", "SPECDEPTH_MACHINES": str(machines)},
-        capture_output=True, text=True, cwd=Path(__file__).parent.parent,
-    )  # fmt: skip
+    done = replay(executed, machines)
     assert done.returncode == 0, done.stdout[-3000:]
 
 

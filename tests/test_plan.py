@@ -11,13 +11,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from analysis import plan, planner, plans, shapes
+from analysis import leaving, memory_figures, plan, plan_tables, planner, plans, shapes
 from analysis.cli import app
 from analysis.engines import binary, fit
 from analysis.errors import EngineError, SpecError
@@ -25,7 +26,7 @@ from analysis.plan import Pool
 from analysis.planner import Wanted
 from analysis.plans import Question
 from analysis.spec import SweepSpec
-from tests.conftest import interruptible
+from tests.conftest import interruptible, run_record
 
 NOTE = Pool(21400.0, 86016, 2, unified=True)  # the note's pool, and a budget around its edge
 LARGE = Wanted(shape="qwen3.6-27b", quantization="q4_k_pure")
@@ -308,3 +309,31 @@ def test_layouts_of_older_builds_are_read() -> None:
 def test_a_log_without_a_plan_is_an_error(text: str, said: str) -> None:
     with pytest.raises(EngineError, match=said):
         fit.read(text, 1)
+
+
+def test_what_leaves_is_counted_and_named_once() -> None:
+    """A planner's answers in its own counting, with the output among the partly moved layers."""
+    laid = fit.Laid(3, 24105, 20480, 23028, 20424, 2300, 288, 42, 6, "")
+    off = leaving.by_engine(laid, 41, 1)
+    assert (off.experts, off.blocks, off.count) == ((36, 37, 38, 39, 40), (), 5)
+    assert str(off) == "experts of blocks 36-40"
+    zero = leaving.by_engine(replace(laid, depth=0, layers_on_device=41, layers_partly=2), 41, 1)
+    assert (str(zero), zero.count) == ("blocks 0, experts of blocks 39", 2)
+    nothing = leaving.by_engine(replace(laid, layers_on_device=None, layers_partly=0), 41, 1)
+    assert (str(nothing), nothing.count) == ("", 0)
+    whole = leaving.by_engine(replace(laid, layers_on_device=0, layers_partly=0), 41, 1)
+    assert (str(whole), whole.count) == ("all", 42)
+
+
+def test_the_page_counts_experts_as_the_plan_does() -> None:
+    question = Question("qwen3.6-35b-a3b", "q4_k_m", 65536, 2, 3)
+    laid = fit.Laid(3, 24105, 20480, 23028, 20424, 2300, 288, 42, 6, "")
+    run = run_record()
+    needs = plans.Plans(run, {question: replace(laid, layers_on_device=None)}, emulated=True)
+    placed = plans.Plans(run, {replace(question, budget_mib=20480): laid}, emulated=True)
+    assert plan_tables.placement(needs, placed).loc[3, "20,480 MiB"] == "37/42"
+    figure = memory_figures.layers(needs, placed)
+    assert figure is not None
+    drawn = figure.axes[0].collections[0].get_array()
+    assert drawn is not None
+    assert list(np.flatnonzero(drawn)) == [36, 37, 38, 39, 40]

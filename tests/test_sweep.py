@@ -20,26 +20,12 @@ from analysis.prompts import Encoded, Prompt
 from analysis.records import Sample
 from analysis.request import groups, requests
 from analysis.spec import SweepSpec
-from tests.conftest import interruptible
+from tests.conftest import Silent, at_work, interruptible
 
 TINY = SweepSpec(
     workloads=("short", "code"), depths=(0, 2), prompts=2, rounds=2, n_predict=48, context=1024,
     threads=2, lossless_prompts=1,
 )  # fmt: skip
-
-
-class Silent:
-    """A progress that only counts."""
-
-    def __init__(self) -> None:
-        self.updates: list[tuple[int, int]] = []
-
-    def update(self, done: int, total: int, doing: str) -> None:
-        del doing
-        self.updates.append((done, total))
-
-    def close(self) -> None:
-        pass
 
 
 def measure(folder: Path, spec: SweepSpec = TINY, **more: Any) -> store.Recorded:
@@ -279,11 +265,7 @@ measure(Path({str(tmp_path)!r}), spec)
     process = subprocess.Popen(
         [sys.executable, "-c", code], stderr=subprocess.PIPE, preexec_fn=interruptible
     )
-    deadline = time.monotonic() + 60
-    logs: list[Path] = []
-    while time.monotonic() < deadline and not logs:
-        logs = [p for p in tmp_path.rglob("r0-*.log") if "launch_slot" in p.read_text()]
-        time.sleep(0.05)
+    assert at_work(tmp_path)
     children = psutil.Process(process.pid).children()
     process.send_signal(signal.SIGINT)
     began = time.monotonic()

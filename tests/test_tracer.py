@@ -20,9 +20,9 @@ from analysis.engines import choose, tracer_process
 from analysis.engines.process import Engine
 from analysis.errors import EngineError, ModelError, SpecError, StoreError
 from analysis.lossless import first_difference
-from analysis.progress import Progress
 from analysis.spec import SAMPLING, WORKLOADS, SweepSpec
 from analysis.steps import Traced
+from tests.conftest import Silent
 
 SERVER = SweepSpec(threads=2, context=2048, long_prompt_tokens=700, n_predict=80)
 TRACER = dataclasses.replace(SERVER, engine="tracer")
@@ -30,12 +30,6 @@ TRACER = dataclasses.replace(SERVER, engine="tracer")
 # then moves log probabilities by about 0.01 (the largest difference of a logit between two
 # implementations is 0.34, in models/README.md), so a closer decision than this may turn.
 ROUNDING = 0.05
-
-
-class Silent(Progress):
-    def update(self, done: int, total: int, doing: str) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def engine(spec: SweepSpec, depth: int, model: Path, folder: Path) -> Engine:

@@ -52,7 +52,7 @@ class Laid:
     context_mib: int  # states and KV caches of target and MTP block,
     compute_mib: int  # and the buffers of the computation, of both contexts
     layers_on_device: int | None  # None: all, nothing had to move
-    layers_partly: int  # of these, with their experts elsewhere
+    layers_partly: int  # of these, with their experts elsewhere, as the planner counts
     said: str  # why it did not fit the model, where it did not
 
 
