@@ -131,11 +131,7 @@ def _ask(
         raise EngineError(
             "this machine has no device that llama-server finds", "none", "name one: --memory 24GiB"
         )
-    spec = SweepSpec(
-        depths=depths, context=pool.context, slots=pool.slots, kv_unified=pool.unified,
-        cache_type_k=pool.cache_type_k, cache_type_v=pool.cache_type_v, workloads=("short",),
-        device="" if real else "emulated",
-    )  # fmt: skip
+    spec = flags_for(pool, depths, emulated=not real)
     # The planner allocates the states for real: two at once on a card might not have the room.
     workers = 1 if real else 2
     stop = Event()
@@ -164,6 +160,15 @@ def _ask(
             raise
     asked = replace(pool, memory_mib=float(budget_of(pool, answers[0])))
     return [plan.from_engine(subject, asked, laid, emulated=not real) for laid in answers], asked
+
+
+def flags_for(pool: Pool, depths: tuple[int, ...], *, emulated: bool) -> SweepSpec:
+    """Return the settings of a server that is only asked how it would lay a model out."""
+    return SweepSpec(
+        depths=depths, context=pool.context, slots=pool.slots, kv_unified=pool.unified,
+        cache_type_k=pool.cache_type_k, cache_type_v=pool.cache_type_v, workloads=("short",),
+        device="emulated" if emulated else "",
+    )  # fmt: skip
 
 
 def budget_of(pool: Pool, laid: Laid) -> int:

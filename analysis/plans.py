@@ -17,6 +17,7 @@ from analysis.engines.emulated import PROGRAM
 from analysis.engines.fit import Laid
 from analysis.errors import EngineError, StoreError
 from analysis.folders import REPLAY_VARIABLE, machines_folder, replaying
+from analysis.plan import Pool
 from analysis.planner import Wanted
 from analysis.progress import Progress, here
 from analysis.spec import SweepSpec
@@ -46,12 +47,10 @@ class Question:
 
     def spec(self, *, emulated: bool) -> SweepSpec:
         """Return the flags of a server for this question."""
-        return SweepSpec(
-            depths=(self.depth,), context=self.context, slots=self.slots, threads=1,
-            kv_unified=self.unified, cache_type_k=self.cache_type_k,
-            cache_type_v=self.cache_type_v, workloads=("short",),
-            device="emulated" if emulated else "",
-        )  # fmt: skip
+        pool = Pool(
+            0.0, self.context, self.slots, self.unified, self.cache_type_k, self.cache_type_v
+        )
+        return planner.flags_for(pool, (self.depth,), emulated=emulated)
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def _ask_all(
                         )
                     if budget is None or budget <= free_mib:
                         writer.add(
-                            records.Layout(asdict(question), asdict(laid), machine.utc_now())
+                            records.PlannerAnswer(asdict(question), asdict(laid), machine.utc_now())
                         )
                     done += 1
         progress.update(done, len(missing), "done")

@@ -153,7 +153,7 @@ class Divergence(_Record):
 
 
 @dataclass(frozen=True)
-class Layout(_Record):
+class PlannerAnswer(_Record):
     """What an engine's planner answered to one question; nothing was loaded."""
 
     question: dict[str, Any]  # shape, quantization, context, slots, depth, budget, ...

@@ -17,7 +17,7 @@ from typing import IO, Any
 import pandas as pd
 
 from analysis.errors import StoreError
-from analysis.records import FORMAT, Divergence, Launch, Layout, Run, Sample, _Record
+from analysis.records import FORMAT, Divergence, Launch, PlannerAnswer, Run, Sample, _Record
 from analysis.spec import SweepSpec
 
 KINDS: dict[str, type[_Record]] = {
@@ -25,7 +25,7 @@ KINDS: dict[str, type[_Record]] = {
     "launch": Launch,
     "sample": Sample,
     "divergence": Divergence,
-    "layout": Layout,
+    "layout": PlannerAnswer,
 }
 
 
@@ -38,7 +38,7 @@ class Recorded:
     samples: tuple[Sample, ...] = ()
     launches: tuple[Launch, ...] = ()
     divergences: tuple[Divergence, ...] = ()
-    layouts: tuple[Layout, ...] = ()
+    layouts: tuple[PlannerAnswer, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
     def frame(self) -> pd.DataFrame:

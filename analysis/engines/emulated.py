@@ -52,5 +52,7 @@ class EmulatedDevice(Child):
             self.endpoint = f"127.0.0.1:{port}"
             return
         raise EngineError(
-            f"{self.name} was not ready in {self.start_timeout_s:.0f} s", self.log_tail(), "wait"
+            f"{self.name} was not ready in {self.start_timeout_s:.0f} s",
+            self.log_tail(),
+            "stop other work and ask again",
         )

@@ -152,7 +152,9 @@ def read(text: str, depth: int, leave_free_mib: int = 0) -> Laid:
     lines = [logs.plain(line)[0] for line in text.splitlines()]
     end = next((i for i, line in enumerate(lines) if _DONE.search(line)), len(lines))
     lines = lines[:end]
-    used = next((m for line in lines if (m := _USED.search(line))), None)
+    at, used = next(
+        ((i, m) for i, line in enumerate(lines) if (m := _USED.search(line))), (0, None)
+    )
     if used is None:
         none = any(_NO_DEVICE.search(line) for line in lines)
         raise EngineError(
@@ -160,10 +162,9 @@ def read(text: str, depth: int, leave_free_mib: int = 0) -> Laid:
             "no device" if none else " | ".join(lines[-3:]),
             "plan by the closed form (--closed-form)",
         )
-    first = lines[: next(i for i, line in enumerate(lines) if _USED.search(line))]
     parts = {"model": 0, "context": 0, "compute": 0}
     seen_model: set[str] = set()
-    for line in first:
+    for line in lines[:at]:
         if (row := _ROW.search(line)) and row["name"] != "Host":
             # The MTP context's rows come second and run on the same weights.
             if row["name"] not in seen_model:
