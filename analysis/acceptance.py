@@ -106,13 +106,11 @@ class Positions:
                 if unit == "prompt":
                     parts.append(Component(math.inf, n - 1, unit))
                 continue
-            left = [
-                _fit(*(np.delete(x, i, axis=axis) for x in (self.accepted, self.reached)))[1]
-                for i in range(n)
-            ]
+            both = (self.accepted, self.reached)
+            left = [log_odds_line(*(np.delete(x, i, axis=axis) for x in both))[1] for i in range(n)]
             variance = (n - 1) / n * float(np.sum((np.array(left) - np.mean(left)) ** 2))
             parts.append(Component(variance, n - 1, unit))
-        return Mean(_fit(self.accepted, self.reached)[1], tuple(parts))
+        return Mean(log_odds_line(self.accepted, self.reached)[1], tuple(parts))
 
     def likelihood_ratio(self) -> tuple[float, float]:
         """Return twice the gain in log likelihood of the second model, and its p-value.
@@ -121,7 +119,7 @@ class Positions:
         """
         accepted, reached = (np.nansum(x, axis=(0, 1)) for x in (self.accepted, self.reached))
         constant = np.full(len(reached), accepted.sum() / reached.sum())
-        first, slope = _fit(self.accepted, self.reached)
+        first, slope = log_odds_line(self.accepted, self.reached)
         falling = special.expit(first + slope * np.arange(len(reached)))
         gain = 2 * (_log_likelihood(accepted, reached, falling) - _log_likelihood(
             accepted, reached, constant))  # fmt: skip
@@ -143,7 +141,7 @@ def _log_likelihood(accepted: Counts, reached: Counts, chance: Counts) -> float:
         reached - accepted, -chance)))  # fmt: skip
 
 
-def _fit(accepted: Counts, reached: Counts) -> tuple[float, float]:
+def log_odds_line(accepted: Counts, reached: Counts) -> tuple[float, float]:
     """Return log-odds at the first position and their change by position, most likely."""
     s, n = (np.nansum(x, axis=(0, 1)) for x in (accepted, reached))
     k = np.arange(len(n))

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from analysis import speculation, stats
 from analysis.report import Sweep
 from analysis.stats import Interval
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two arms of one run, or why there are none."""
+
+    base: Sweep | None
+    other: Sweep | None
+    why: str = ""
+
+    @property
+    def there(self) -> bool:
+        """Whether both arms were measured."""
+        return self.base is not None and self.other is not None
+
+    @property
+    def both(self) -> tuple[Sweep, Sweep]:
+        """The two arms, where they are there."""
+        if self.base is None or self.other is None:
+            raise ValueError(self.why)
+        return self.base, self.other
+
+
 def of(sweep: Sweep, arm: str) -> Sweep:
-    """Return the samples of another arm of a sweep's run."""
+    """Return the samples of an arm of a sweep's run."""
     recorded = sweep.recorded
+    if arm == recorded.run.spec["arm"]:
+        return sweep
     return replace(
         sweep, timed=speculation.timed(recorded.frame(), recorded.run.spec["temperature"], arm)
     )

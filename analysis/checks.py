@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from analysis import lossless
@@ -34,6 +36,17 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
         *(_quick(sweep) if whole else []),
     ]
     return found + list(sweep.recorded.notes)
+
+
+def listed(runs: Mapping[str, Sweep | None]) -> str:
+    """Return the warnings of a page's runs of arms as a Markdown list, each with its run's name."""
+    found = [
+        f"{name}: {text}"
+        for name, sweep in runs.items()
+        if sweep is not None
+        for text in warnings(sweep, whole=False)
+    ]
+    return "\n".join(f"- {text}" for text in found) or "None."
 
 
 def _failures(sweep: Sweep) -> list[str]:

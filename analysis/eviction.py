@@ -7,44 +7,21 @@ separate, keeps the room of the deepest depth at every depth, in turns with just
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pandas as pd
 
-from analysis import arms, model, report, stats, sweep
-from analysis.engines import choose
-from analysis.errors import EngineError, StoreError
-from analysis.folders import replaying
+from analysis import arms, model, stats
+from analysis.arm_runs import measured
+from analysis.arms import Pair
 from analysis.parameters import PageParameters
 from analysis.placement import ALL, PARTIAL, is_host
-from analysis.report import Sweep
 from analysis.spec import SweepSpec
 from analysis.stats import ON_THESE, SCOPES
 from analysis.tables import interval
 
 ARMS = {"natural": "all on it", "evicted": "one layer off"}
 MISSING = "This part was not measured here: {}"
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two arms of one run, or why there are none."""
-
-    base: Sweep | None
-    other: Sweep | None
-    why: str = ""
-
-    @property
-    def there(self) -> bool:
-        """Whether both arms were measured."""
-        return self.base is not None and self.other is not None
-
-    @property
-    def both(self) -> tuple[Sweep, Sweep]:
-        """The two arms, where they are there."""
-        if self.base is None or self.other is None:
-            raise ValueError(self.why)
-        return self.base, self.other
 
 
 def evicted_spec(spec: SweepSpec, layers: int, *, emulated: bool) -> SweepSpec:
@@ -59,11 +36,13 @@ def evicted_spec(spec: SweepSpec, layers: int, *, emulated: bool) -> SweepSpec:
     )  # fmt: skip
 
 
-def measure_evicted(page: PageParameters, notebook: str, *, emulated: bool) -> Pair:
-    """Measure the first run."""
+def measure_evicted(
+    page: PageParameters, notebook: str, *, emulated: bool, covered_by: str = ""
+) -> Pair:
+    """Measure the first run, or take it from another notebook that has measured it here."""
     layers = model.facts(model.resolve(page.spec.model)).layers + 1
     spec = evicted_spec(page.spec, layers, emulated=emulated)
-    return _measured(spec, page, notebook, "evicted")
+    return measured(spec, page, notebook, covered_by)
 
 
 def measure_room(page: PageParameters, notebook: str) -> Pair:
@@ -80,19 +59,7 @@ def measure_room(page: PageParameters, notebook: str) -> Pair:
         prompts=tracing.prompts, rounds=tracing.rounds, n_predict=tracing.n_predict,
         lossless_prompts=0,
     )  # fmt: skip
-    return _measured(spec, page, notebook, "room")
-
-
-def _measured(spec: SweepSpec, page: PageParameters, notebook: str, arm: str) -> Pair:
-    try:
-        choose.probe(spec) if not replaying() else None
-        recorded = sweep.measure(spec, notebook, page.machine, page.machines_folder)
-    except (EngineError, StoreError) as error:
-        if isinstance(error, StoreError) and not replaying():
-            raise
-        return Pair(None, None, str(error))
-    base = report.sweep_of(recorded)
-    return Pair(base, arms.of(base, arm))
+    return measured(spec, page, notebook)
 
 
 def placements(pair: Pair) -> pd.DataFrame:

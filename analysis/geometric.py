@@ -6,6 +6,8 @@ Source: Leviathan, Kalman and Matias, Fast Inference from Transformers via Specu
 
 from __future__ import annotations
 
+import numpy as np
+import numpy.typing as npt
 from scipy import optimize
 
 from analysis.stats import Interval
@@ -14,6 +16,12 @@ from analysis.stats import Interval
 def rate_of(alpha: float, depth: int) -> float:
     """Return the acceptance rate (accepted / drafted) at a depth under a constant alpha."""
     return sum(alpha**k for k in range(1, depth + 1)) / depth
+
+
+def tokens_per_step(alpha: npt.ArrayLike, depth: int) -> npt.NDArray[np.float64]:
+    """Return the tokens per step at a depth under a constant alpha, or an array of them."""
+    chance = np.asarray(alpha, dtype=float)
+    return np.asarray(np.sum([chance**k for k in range(depth + 1)], axis=0))
 
 
 def alpha_of(rate: float, depth: int) -> float:

@@ -165,9 +165,10 @@ def _ask_all(
 
 def _blank(bench: Bench, launch: str, planned: PlannedLaunch) -> Sample:
     spec, depth = bench.spec, planned.depth
+    drafts = depth > 0 and spec.arm != "rows"
     return Sample(
         run=bench.run, launch=launch, round=planned.round, order=0, arm=spec.arm,
-        drafter=spec.drafter if depth else "none", depth=depth, workload="", prompt_id="",
+        drafter=spec.drafter if drafts else "none", depth=depth, workload="", prompt_id="",
         seed=spec.seed, temperature=spec.temperature, n_predict=spec.n_predict, warm_up=False,
         prompt_n=0, prompt_ms=0.0, predicted_n=0, predicted_ms=0.0, draft_n=None,
         draft_n_accepted=None, drafts=None, accepted_per_position=None, steps=0, tokens=(),

@@ -81,7 +81,10 @@ def page_parameters(notebook: str, parameters: Mapping[str, Any]) -> PageParamet
         )
     defaults = {name: ast.literal_eval(cell["default"]) for name, cell in listed.items()}
     return read(
-        defaults | dict(parameters), traces="traffic_log" in listed, plans="plan_shape" in listed
+        defaults | dict(parameters),
+        traces="traced_p_min" in listed,
+        plans="plan_shape" in listed,
+        causes="shape_models" in listed,
     )
 
 

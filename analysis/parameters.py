@@ -43,6 +43,27 @@ class Planning:
 
 
 @dataclass(frozen=True)
+class Evicting:
+    """What is measured with a layer off the device, as the memory page measures it."""
+
+    workloads: tuple[str, ...] = ("short", "code")
+    depths: tuple[int, ...] = (0, 2, 5)
+    prompts: int = 4  # of each workload; 0 leaves this part out
+    rounds: int = 5
+
+
+@dataclass(frozen=True)
+class Shaping:
+    """Which full-size shapes are run without their weights, and how."""
+
+    models: tuple[str, ...] = ()  # NAME:QUANTIZATION or NAME:QUANTIZATION:random; () for none
+    depths: tuple[int, ...] = (0, 1, 2, 3)
+    rounds: int = 3
+    prompts: int = 1
+    n_predict: int = 40  # tokens asked for
+
+
+@dataclass(frozen=True)
 class PageParameters:
     """What a page is made with: the spec, and where and how its results are shown."""
 
@@ -54,6 +75,8 @@ class PageParameters:
     tracing: Tracing = Tracing()
     planning: Planning = Planning()
     traffic_log: str = ""  # path of a llama-server log
+    evicting: Evicting = Evicting()
+    shaping: Shaping = Shaping()
 
 
 def weights(value: Any) -> dict[str, float]:
@@ -79,12 +102,15 @@ def weights(value: Any) -> dict[str, float]:
     return found
 
 
-def read(names: Mapping[str, Any], *, traces: bool = False, plans: bool = False) -> PageParameters:
+def read(
+    names: Mapping[str, Any], *, traces: bool = False, plans: bool = False, causes: bool = False
+) -> PageParameters:
     """Read a notebook's ``globals()`` right after its parameters.
 
     papermill only warns of a misspelt parameter, and the page would be of other settings than
     its reader asked for. `traces` tells that the page also has the parameters of the tracer and of
-    a log of real traffic, `plans` that it has those of the tracer and of the engine's planner.
+    a log of real traffic, `plans` that it has those of the tracer and of the engine's planner, and
+    `causes` those of a layer off the device, of shapes, and of a log of real traffic.
 
     Raises
     ------
@@ -100,7 +126,7 @@ def read(names: Mapping[str, Any], *, traces: bool = False, plans: bool = False)
     }
     machine = str(given.pop("machine", ""))
     folder = str(given.pop("machines_folder", ""))
-    log = str(given.pop("traffic_log", "")) if traces else ""
+    log = str(given.pop("traffic_log", "")) if traces or causes else ""
     mix = weights(given.pop("mix", {}))
     tolerance = given.pop("tolerance", TOLERANCE)
     try:
@@ -111,13 +137,17 @@ def read(names: Mapping[str, Any], *, traces: bool = False, plans: bool = False)
         raise SpecError("`tolerance` must lie in (0, 1]", repr(names.get("tolerance")))
     tracing = _tracing(given) if traces or plans else Tracing()
     planning = _planning(given) if plans else Planning()
+    evicting = _evicting(given) if causes else Evicting()
+    shaping = _shaping(given) if causes else Shaping()
     known = {f.name for f in fields(SweepSpec)}
     unknown = sorted(set(given) - known)
     if unknown:
         more = {"machine", "machines_folder", "tolerance", "mix"}
         more |= {f"traced_{f.name}" for f in fields(Tracing)} if traces or plans else set()
         more |= {f"plan_{f.name}" for f in fields(Planning)} if plans else set()
-        more |= {"traffic_log"} if traces else set()
+        more |= {f"evicted_{f.name}" for f in fields(Evicting)} if causes else set()
+        more |= {f"shape_{f.name}" for f in fields(Shaping)} if causes else set()
+        more |= {"traffic_log"} if traces or causes else set()
         raise SpecError(
             f"unknown parameter {', '.join(unknown)}",
             "",
@@ -127,8 +157,9 @@ def read(names: Mapping[str, Any], *, traces: bool = False, plans: bool = False)
         raise SpecError("`traffic_log` is no file", last_part(log), "give a llama-server log")
     where = Path(folder) if folder else None
     return PageParameters(
-        SweepSpec(**given), machine, where, tolerance, mix, tracing, planning, log
-    )
+        SweepSpec(**given), machine, where, tolerance, mix, tracing, planning, log, evicting,
+        shaping,
+    )  # fmt: skip
 
 
 def _tracing(given: dict[str, Any]) -> Tracing:
@@ -156,6 +187,34 @@ def _planning(given: dict[str, Any]) -> Planning:
             str(planning),
         )
     return planning
+
+
+def _evicting(given: dict[str, Any]) -> Evicting:
+    """Take the parameters of the run with a layer off the device out of `given`."""
+    evicting: Evicting = _group(given, Evicting, "evicted_")
+    if evicting.prompts < 0 or evicting.rounds < 1 or set(evicting.workloads) - set(WORKLOADS):
+        raise SpecError(
+            "`evicted_prompts` must be at least 0, `evicted_rounds` at least 1, and "
+            f"`evicted_workloads` out of {', '.join(WORKLOADS)}",
+            str(evicting),
+        )
+    return evicting
+
+
+def _shaping(given: dict[str, Any]) -> Shaping:
+    """Take the parameters of the runs of shapes out of `given`."""
+    shaping: Shaping = _group(given, Shaping, "shape_")
+    for model in shaping.models:
+        name, _, quantization = model.removesuffix(":random").partition(":")
+        shapes.shape(name)
+        Mix(quantization, 1)
+    if shaping.rounds < 1 or shaping.prompts < 1 or not shaping.depths or min(shaping.depths) < 0:
+        raise SpecError(
+            "`shape_rounds` and `shape_prompts` must be at least 1, `shape_depths` name depths "
+            "from 0 on",
+            str(shaping),
+        )
+    return shaping
 
 
 def _group(given: dict[str, Any], kind: type[Any], prefix: str) -> Any:

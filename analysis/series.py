@@ -18,7 +18,7 @@ from analysis.parameters import PageParameters
 from analysis.report import Sweep, sweep_of
 from analysis.sweep import find
 
-NOTEBOOKS = ("depth_sweep", "acceptance_decay", "memory_eviction")
+NOTEBOOKS = ("depth_sweep", "acceptance_decay", "memory_eviction", "why_deeper_loses")
 FRONT_PAGE = "front_page"
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
@@ -34,6 +34,16 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
         "plan_shapes": ["qwen3.5-0.8b", "qwen3.6-27b"],
         "traced_prompts": 2,
         "traced_rounds": 2,
+    },
+    "why_deeper_loses": {
+        "rounds": 2,
+        "prompts": 2,
+        "evicted_depths": [0, 2],
+        "evicted_rounds": 2,
+        "evicted_prompts": 2,
+        "shape_models": ["qwen3.5-0.8b:q4_k_m"],
+        "shape_depths": [0, 1, 3],
+        "shape_rounds": 1,
     },
 }
 

@@ -21,7 +21,9 @@ WORKLOADS = ("short", "prose", "code", "long")
 DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
 PREFIX_ARM = "prefix"  # of a sample: a request over the tokens that all depths share
 BESIDE_ARM = "beside"  # of a sample: the same request of another engine, in turns
-ARMS = ("natural", "synthetic", "room", "evicted")
+ARMS = ("natural", "synthetic", "perfect", "room", "evicted", "rows")
+_SYNTHETIC = ("synthetic", "perfect")  # the engine accepts by chance, whatever the guesses are
+_TRACED = ("room", "rows")  # only the tracer can hold these apart from depth
 DEVICES = ("", "emulated")
 ENGINES = ("llama-server", "tracer")
 # Fixed beside the temperature, so that builds with other defaults sample alike.
@@ -134,10 +136,12 @@ class SweepSpec:
         if any(not 0 <= r <= 1 for r in rates) or list(rates) != sorted(rates, reverse=True):
             refuse("synthetic_rates", "fall from 1 towards 0 by position")
         for arm, name in _ARM_NEEDS.items():
-            if (arm in self.arms) != (getattr(self, name) not in (None, ())):
+            given = getattr(self, name) not in (None, ())
+            if (arm in self.arms) != given and not (given and name in self._kept):
                 refuse(name, f'be given for arm "{arm}", and only for it')
-        if "room" in self.arms and self.engine != "tracer":
-            refuse("arm", 'be another than room but for engine="tracer"')
+        traced = set(self.arms) & set(_TRACED)
+        if traced and self.engine != "tracer":
+            refuse("arm", f'be another than {", ".join(sorted(traced))} but for engine="tracer"')
         if rates and len(rates) < max(self.depths):
             refuse("synthetic_rates", f"have a value for each of {max(self.depths)} positions")
         if self.engine == "tracer":
@@ -158,8 +162,9 @@ class SweepSpec:
         for name, only in (("slots", 1), ("device", ""), ("server", ""), ("server_args", ())):
             if getattr(self, name) != only:
                 refuse(name, f'be {only!r} for engine="tracer"', "use llama-server for others")
-        if set(self.arms) - {"natural", "room"}:
-            refuse("arm", 'be natural or room for engine="tracer"', "use llama-server for others")
+        if set(self.arms) - {"natural", *_TRACED}:
+            allowed = f'be natural, {" or ".join(_TRACED)} for engine="tracer"'
+            refuse("arm", allowed, "use llama-server for others")
         for name in ("kv_unified", "fit_target_mib"):
             if getattr(self, name) is not None:
                 refuse(name, 'be left out for engine="tracer"', "use llama-server for it")
@@ -168,6 +173,31 @@ class SweepSpec:
     def arms(self) -> tuple[str, ...]:
         """All arms of the run, the first one first."""
         return (self.arm, *self.more_arms)
+
+    @property
+    def cells(self) -> list[tuple[int, str]]:
+        """What is measured: each depth in each arm, the arms of a depth together.
+
+        Without drafts nothing is accepted, so that depth 0 of a further arm with synthetic
+        acceptance would be the first arm again, and is left out.
+        """
+        return [
+            (depth, arm)
+            for depth in self.depths
+            for arm in self.arms
+            if depth > 0 or arm == self.arm or arm not in _SYNTHETIC
+        ]
+
+    def rates(self, depth: int) -> tuple[float, ...]:
+        """Return the chances that a drafted position is accepted with all before it; () if real."""
+        if self.arm == "perfect":
+            return (1.0,) * depth
+        return self.synthetic_rates[:depth]
+
+    @property
+    def _kept(self) -> tuple[str, ...]:
+        """Fields of the first arm that a further arm keeps: a layer less changes no acceptance."""
+        return ("synthetic_rates",) if self.arm == "evicted" else ()
 
     def at(self, arm: str) -> SweepSpec:
         """Return the spec of one arm alone; only the first arm compares texts between depths."""
@@ -180,6 +210,8 @@ class SweepSpec:
         }
         if arm != self.arm:
             foreign["lossless_prompts"] = 0
+        if arm == "evicted" and self.arm == "synthetic":
+            foreign["synthetic_rates"] = self.synthetic_rates
         return dataclasses.replace(self, arm=arm, more_arms=(), **foreign)
 
     @property

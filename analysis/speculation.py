@@ -11,14 +11,39 @@ were drafted and accepted:
 
 Source of the acceptance model: Leviathan, Kalman and Matias, Fast Inference from Transformers
 via Speculative Decoding (2023), section 3.
+
+**Why one depth is slower than another.** Between a base and another depth, exactly,
+
+    log(speed ratio) = log(tokens per step ratio) - log(step time ratio).
+
+A step time is a sum of parts, not a product: drafting, verifying, the rest, what a layer off the
+device adds. The logarithmic mean ``L(a, b) = (a - b) / (log a - log b)`` turns the sum into one of
+logarithms without a remainder,
+
+    log(T1 / T0) = sum_i w_i log(t1_i / t0_i) = sum_i (t1_i - t0_i) / L(T1, T0),
+    w_i = L(t1_i, t0_i) / L(T1, T0),
+
+the logarithmic mean Divisia index (Ang, The LMDI approach to decomposition analysis, 2005). The
+last form also holds where a part is zero, as drafting is at depth 0: its terms sum to
+``(T1 - T0) / L(T1, T0) = log(T1 / T0)`` by the definition of L.
+
+Tokens per step can not fall with depth: a longer draft keeps what a shorter one keeps. The *loss of
+acceptance* is their shortfall against a chance that stays that of the first guess,
+
+    log(tokens1 / tokens0) = log(constant1 / constant0) + shortfall,
+    constant = 1 + c_1 + ... + c_1^n.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
+
+from analysis.geometric import tokens_per_step
 
 # Below this, one step more or less moves the speed by several percent.
 MIN_TOKENS_FOR_SPEED = 32
@@ -100,3 +125,68 @@ def by_position(frame: pd.DataFrame) -> pd.DataFrame:
         c = a / np.concatenate([[1.0], a[:-1]])
     index = pd.RangeIndex(1, depth + 1, name="position")
     return pd.DataFrame({"offered": offered, "accepted": accepted, "a": a, "c": c}, index=index)
+
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The mean step of one depth: tokens that it gives, and its time by part in ms.
+
+    Each is a number, or an array of any shape with one entry a request.
+    """
+
+    tokens: npt.ArrayLike
+    parts_ms: Mapping[str, npt.ArrayLike]
+
+    @property
+    def step_ms(self) -> Values:
+        """The whole of a step."""
+        parts = [np.asarray(part, dtype=float) for part in self.parts_ms.values()]
+        return np.asarray(np.sum(parts, axis=0))
+
+
+def logarithmic_mean(a: npt.ArrayLike, b: npt.ArrayLike) -> Values:
+    """Return the logarithmic mean of positive numbers, which lies between them."""
+    first, second = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(b, dtype=float))
+    apart = ~np.isclose(first, second, rtol=1e-9, atol=0.0)
+    log = np.log(first / second, where=apart, out=np.ones(first.shape))
+    return np.asarray(np.where(apart, (first - second) / log, (first + second) / 2))
+
+
+def split(base: Steps, other: Steps) -> dict[str, Values]:
+    """Return each cause's part of ``log(speed of other / speed of base)``; the parts sum to it.
+
+    ``tokens`` is what a step gives; the others are the parts of the step time, by their names.
+    Below zero is a loss of speed. Requests with missing values give missing parts.
+
+    Raises
+    ------
+    ValueError
+        If the two do not have the same parts, or a time or a count is not above zero.
+    """
+    if base.parts_ms.keys() != other.parts_ms.keys():
+        raise ValueError(f"the same parts: {sorted(base.parts_ms)} and {sorted(other.parts_ms)}")
+    wholes = [np.asarray(v, dtype=float) for s in (base, other) for v in (s.tokens, s.step_ms)]
+    if any((whole <= 0).any() for whole in wholes):
+        raise ValueError("tokens and step times must be above zero")
+    mean = logarithmic_mean(other.step_ms, base.step_ms)
+    found = {"tokens": np.log(wholes[2] / wholes[0])}
+    for name, before in base.parts_ms.items():
+        after = np.asarray(other.parts_ms[name], dtype=float)
+        found[name] = -(after - np.asarray(before, dtype=float)) / mean
+    return found
+
+
+def acceptance_loss(
+    base: tuple[int, npt.ArrayLike], other: tuple[int, npt.ArrayLike], chance: npt.ArrayLike
+) -> tuple[Values, Values]:
+    """Return the part of tokens as what a constant chance gives, and the shortfall against it.
+
+    `base` and `other` are a depth and its tokens per step; `chance` is that of the first guess.
+    """
+    first = np.asarray(chance, dtype=float)
+    constant = np.log(tokens_per_step(first, other[0]) / tokens_per_step(first, base[0]))
+    whole = np.log(np.asarray(other[1], dtype=float) / np.asarray(base[1], dtype=float))
+    return constant, whole - constant

@@ -219,8 +219,7 @@ def covers(recorded: Recorded, wanted: SweepSpec) -> bool:
     done = {(s.arm, s.depth, s.round, s.workload) for s in recorded.samples if not s.error}
     return all(
         (arm, depth, number, workload) in done
-        for arm in wanted.arms
-        for depth in wanted.depths
+        for depth, arm in wanted.cells
         for number in range(wanted.rounds)
         for workload in wanted.workloads
     )

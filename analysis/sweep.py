@@ -22,7 +22,7 @@ def plan(spec: SweepSpec) -> list[PlannedLaunch]:
     A drift of the machine that is linear in time then falls on all of them alike over each pair
     of rounds. The arms of a depth follow each other.
     """
-    cells = [(depth, arm) for depth in spec.depths for arm in spec.arms]
+    cells = spec.cells
     launches: list[PlannedLaunch] = []
     for number in range(spec.rounds):
         order = cells if number % 2 == 0 else cells[::-1]
@@ -138,7 +138,8 @@ def _run_plan(
         for planned in launches:
             arm = "" if planned.arm == spec.arm else f", {planned.arm}"
             progress.update(made, total, f"depth {planned.depth}{arm}")
-            if planned.round > 0 and not prefixes:
+            # Arms are compared with each other, prompt by prompt; given acceptance has no text.
+            if planned.round > 0 and not prefixes and spec.arms == ("natural",):
                 prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
             if measure_launch(bench, planned, writer, done, prefixes, attempt=earlier):
                 made += 1

@@ -182,22 +182,26 @@ def against_note(whole: Summary) -> str:
     return said + f"this log's {interval(here)}, whatever drafter it used, {where}."
 
 
-def markdown(log: str, samples: Path) -> str:
-    """Return a log's acceptance as a Markdown section; says so where no log is given.
+def kept(log: str, samples: Path) -> list[logs.Request]:
+    """Return the requests of a page's log.
 
-    The requests' numbers, and nothing else of the log, are kept beside the samples, so that the
-    section can be made again without the log.
+    Their numbers, and nothing else of the log, are kept beside the samples, so that the page can
+    be made again without the log.
     """
+    file = samples / "traffic" / f"{last_part(log)}.json"
+    if replaying():
+        return [logs.Request(**values) for values in json.loads(file.read_text())]
+    requests = load([Path(log).expanduser()])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps([vars(r) for r in requests]) + "\n")
+    return requests
+
+
+def markdown(log: str, samples: Path) -> str:
+    """Return a log's acceptance as a Markdown section; says so where no log is given."""
     if not log:
         return "No log was given to this page."
-    kept = samples / "traffic" / f"{last_part(log)}.json"
-    if replaying():
-        requests = [logs.Request(**values) for values in json.loads(kept.read_text())]
-    else:
-        requests = load([Path(log).expanduser()])
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps([vars(r) for r in requests]) + "\n")
-    found = groups(requests)
+    found = groups(kept(log, samples))
     lines = rows(found)
     head = list(lines[0])
     table = [" | ".join(head), " | ".join("---" for _ in head)]

@@ -13,11 +13,11 @@ import psutil
 import pytest
 
 from analysis import arms, eviction, machine, model, report, store, sweep
+from analysis.arms import Pair
 from analysis.engines import choose
 from analysis.engines.llama_server import LlamaServer
 from analysis.engines.tracer_process import TracerEngine
 from analysis.errors import EngineError, SpecError
-from analysis.eviction import Pair
 from analysis.spec import SAMPLING, SweepSpec
 from analysis.sweep import measure, plan
 from tests.conftest import at_work, interruptible

@@ -73,9 +73,7 @@ FLAGS = (
     Flag(("--spec-ngram-map-k-size-m",), lambda s, d: _when(_drafting(s, d, "ngram-map-k"), d)),
     Flag(
         ("--spec-synth-rates",),
-        lambda s, d: _when(
-            s.arm == "synthetic" and d > 0, ",".join(str(r) for r in s.synthetic_rates[:d])
-        ),
+        lambda s, d: _when(d > 0 and s.rates(d), ",".join(str(r) for r in s.rates(d))),
     ),
     Flag(("--metrics",), lambda *_: True, optional=True),
     Flag(

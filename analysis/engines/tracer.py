@@ -179,11 +179,22 @@ class Tracer:
         return params
 
     def complete(
-        self, prompt: Sequence[int], n_predict: int, depth: int, p_min: float, **sampling: Any
+        self,
+        prompt: Sequence[int],
+        n_predict: int,
+        depth: int,
+        p_min: float,
+        padding: int = 0,
+        **sampling: Any,
     ) -> Trace:
-        """Decode after a prompt, with drafts of up to `depth` tokens."""
-        if depth > (self.settings.room if self.head else 0):
-            raise NativeError("the draft is deeper than the room", f"{depth}", "start it anew")
+        """Decode after a prompt, with drafts of up to `depth` tokens.
+
+        Every pass of the trunk is lengthened by up to `padding` rows that are read and forgotten.
+        """
+        if depth > (self.settings.room if self.head else 0) or depth + padding > self.settings.room:
+            raise NativeError(
+                "the draft is deeper than the room", f"{depth} + {padding} rows", "start it anew"
+            )
         if len(prompt) + n_predict > self.settings.context:
             raise NativeError(
                 f"{len(prompt)} prompt tokens and {n_predict} more do not fit",
@@ -192,7 +203,7 @@ class Tracer:
             )
         sampler = target_chain(**sampling)
         try:
-            return self._loop(list(prompt), n_predict, depth, p_min, sampler)
+            return self._loop(list(prompt), n_predict, depth, p_min, padding, sampler)
         finally:
             llama_cpp.llama_sampler_free(sampler)
 
@@ -205,7 +216,13 @@ class Tracer:
         return [(int(t), round(float(logits[t] - normalizer), 6)) for t in top]
 
     def _loop(
-        self, prompt: list[int], n_predict: int, depth: int, p_min: float, sampler: Any
+        self,
+        prompt: list[int],
+        n_predict: int,
+        depth: int,
+        p_min: float,
+        padding: int,
+        sampler: Any,
     ) -> Trace:
         began = time.perf_counter()
         self._prompt_pass(prompt)
@@ -215,14 +232,16 @@ class Tracer:
         while len(tokens) < n_predict and not self._ends(last):
             start = time.perf_counter()
             # As in llama-server the head drafts in full, and what can not be used is cut off.
-            limit = min(depth, n_predict - len(tokens) - 1)
+            left = n_predict - len(tokens) - 1
+            limit = min(depth, left)
             guesses: list[int] = []
             odds: list[float] = []
             if self.head and limit > 0:
                 guesses, odds = self.head.draft(last, length, depth, p_min)
                 guesses, odds = guesses[:limit], odds[:limit]
             drafted = time.perf_counter()
-            self._decode([last, *guesses], length, output=True)
+            more = [last] * max(min(padding, left - len(guesses)), 0)
+            self._decode([last, *guesses, *more], length, output=True)
             verified = time.perf_counter()
             if self.head:
                 self.head.catch_up([last, *guesses], length)

@@ -96,7 +96,7 @@ class TracerEngine(Engine):
             "model": str(self.model),
             "context": self.spec.context,
             "room": self.spec.room if self.spec.arm == "room" else self.depth,
-            "draft": self.depth > 0,
+            "draft": self.depth > 0 and self.spec.arm != "rows",
             "threads": threads,
             "cache_type_k": self.spec.cache_type_k,
             "cache_type_v": self.spec.cache_type_v,
@@ -153,8 +153,14 @@ class TracerEngine(Engine):
         """
         if settings.pop("repeat_penalty", 1.0) != 1.0:
             raise EngineError("the tracer has no penalty for repeats", "one was asked for", "")
+        drafts = 0 if self.spec.arm == "rows" else self.depth
         answer: dict[str, Any] = self._ask(
-            "complete", prompt=list(tokens), depth=self.depth, p_min=self.spec.p_min, **settings
+            "complete",
+            prompt=list(tokens),
+            depth=drafts,
+            p_min=self.spec.p_min,
+            padding=self.depth - drafts,
+            **settings,
         )
         timings = answer["timings"]
         now = self._counted

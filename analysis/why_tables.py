@@ -1,0 +1,259 @@
+"""What the causes' runs say together: the map's panels and marks, and shapes under acceptances."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+
+from analysis import (
+    arms,
+    decay,
+    depth_limit,
+    geometric,
+    note,
+    plan,
+    public_growth,
+    quotes,
+    shape_runs,
+    shapes,
+    traffic,
+)  # fmt: skip
+from analysis.bounds import Bounds
+from analysis.causes import ACCEPTANCE_ARMS, Causes
+from analysis.depth_limit import Mark, Panel
+from analysis.parameters import Planning
+from analysis.pieces import Pieces
+from analysis.plan import Pool
+from analysis.report import Sweep
+from analysis.shape_runs import Implied
+from analysis.stats import LIKE_THESE, ON_THESE, SCOPES
+from analysis.tables import interval
+
+NOTE_FITS = 2  # the deepest draft of the note that still fits
+_PANELS = (None, NOTE_FITS, NOTE_FITS - 1)
+
+
+def penalty() -> Bounds:
+    """Return how much longer the note's step is than on public cards, from depth 2 to 3.
+
+    That is what its first layer off the device cost, with the kernel that its build then lost.
+    """
+    deeper = NOTE_FITS + 1
+    ratio = note.step_growth(rounding=True)[deeper] / public_growth.of_cards()[deeper]
+    return Bounds(ratio.low - 1, ratio.high - 1)
+
+
+def panels(planning: Planning | None = None) -> list[Panel]:
+    """Return the budgets of the map, by the closed form of the memory page's question."""
+    asked = planning or Planning()
+    subject = plan.of_shape(shapes.shape(asked.shape), asked.quantization)
+    pool = Pool(0, asked.context, asked.slots, unified=True)
+    needs = {
+        d: plan.closed_form(subject, pool, d).total_mib for d in range(depth_limit.DEEPEST + 1)
+    }
+    middle = penalty()
+    cost = math.sqrt((1 + middle.low) * (1 + middle.high)) - 1
+    found = []
+    for fits in _PANELS:
+        title = (
+            f"all depths fit\nfrom {needs[depth_limit.DEEPEST]:,.0f} MiB on"
+            if fits is None
+            else f"depth {fits} fits\n{needs[fits]:,.0f} to {needs[fits + 1]:,.0f} MiB"
+        )
+        found.append(Panel(title, fits, cost))
+    return found
+
+
+def marks(causes: Causes) -> list[Mark]:
+    """Return this machine with its model, and the note's card, as places on the map."""
+    sweep = causes.acceptance
+    name = list(sweep.groups())[-1]
+    slopes = [
+        (math.exp(sweep.mean("step_ms", name, d, 0).estimate) - 1) / d
+        for d in sweep.depths
+        if d > 0
+    ]
+    here = Mark("this machine", causes.chance, min(slopes), max(slopes), None)
+    alpha = geometric.alpha_of(note.rates()[NOTE_FITS].low, NOTE_FITS)
+    cards = _slopes(public_growth.of_cards())
+    return [here, Mark("the note's card", alpha, cards.low, cards.high, NOTE_FITS)]
+
+
+def _slopes(growth: dict[int, Bounds]) -> Bounds:
+    """Return the slopes that give a growth of step time from depth 2 to the deepest one.
+
+    ``(1 + s n) / (1 + 2 s) = g`` has ``s = (g - 1) / (n - 2 g)``.
+    """
+    deepest = max(growth)
+    low, high = (
+        (g - 1) / (deepest - NOTE_FITS * g) for g in (growth[deepest].low, growth[deepest].high)
+    )
+    return Bounds(low, high)
+
+
+def map_sentence(causes: Causes) -> str:
+    """Return where the map puts this machine and the note's card, as one sentence."""
+    told = []
+    for mark in marks(causes):
+        for panel in panels():
+            if panel.fits == mark.fits or panel.fits is None:
+                ends = {
+                    int(depth_limit.best(mark.chance, slope, panel))
+                    for slope in (mark.slope_low, mark.slope_high)
+                }
+                where = "all depths fit" if panel.fits is None else f"depth {panel.fits} fits"
+                best = f"{min(ends)}" if len(ends) == 1 else f"{min(ends)} to {max(ends)}"
+                told.append(f"{mark.name} where {where}: depth {best}")
+    return (
+        f"By the model of the map, with a layer off the device lengthening a step by "
+        f"{penalty().text(2)} of itself (the note against public cards), the best depths are: "
+        f"{'; '.join(told)}."
+    )
+
+
+def acceptance_arms(causes: Causes) -> pd.DataFrame:
+    """Return speed against depth 0 with acceptance as it is, held constant, and perfect."""
+    sweep = causes.acceptance
+    rows = {}
+    for depth in (d for d in sweep.depths if d > 0):
+        row = {
+            name: interval(arms.ratio(arms.of(sweep, arm), sweep, depth, LIKE_THESE, base=0))
+            for arm, name in named(sweep).items()
+        }
+        group = list(sweep.groups())[-1]
+        row["step time against depth 0"] = interval(
+            sweep.relative("step_ms", group, depth, 0, LIKE_THESE)
+        )
+        rows[depth] = row
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
+def named(sweep: Sweep) -> dict[str, str]:
+    """Return the arms of acceptance that a run has, with their names on the page."""
+    own = sweep.recorded.run.spec
+    return {a: ACCEPTANCE_ARMS[a] for a in (own["arm"], *own.get("more_arms", ()))}
+
+
+def acceptance_sentence(causes: Causes) -> str:
+    """Return what the deepest drafts would give were guesses better, as one sentence."""
+    sweep = causes.acceptance
+    deepest = max(sweep.depths)
+    told = [
+        f"{interval(arms.ratio(arms.of(sweep, a), sweep, deepest, LIKE_THESE, base=0))} ({name})"
+        for a, name in named(sweep).items()
+    ]
+    top = arms.ratio(arms.of(sweep, "perfect"), sweep, deepest, LIKE_THESE, base=0)
+    limit = ""
+    if top is not None and top.high < 1:
+        limit = " Even with every guess right it would lose: the step itself costs too much."
+    elif top is not None and top.low > 1:
+        limit = " With every guess right it would win: what it lacks is acceptance."
+    return (
+        f"Depth {deepest} decodes at these multiples of depth 0: {', '.join(told)}; a single guess "
+        f"is kept in {causes.chance:.0%} of the steps.{limit}"
+    )
+
+
+def room_table(causes: Causes) -> pd.DataFrame:
+    """Return the speed with room for the deepest draft against just enough, by depth."""
+    base, room = causes.tracer.both
+    rows = {
+        depth: {
+            f"speed with room for {max(base.depths)} against just enough, {scope}": interval(
+                arms.ratio(room, base, depth, scope)
+            )
+            for scope in SCOPES
+        }
+        for depth in base.depths
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
+def rows_table(pieces: Pieces, sweep: Sweep) -> pd.DataFrame:
+    """Return the verifying pass by its rows: drafted by nobody, and in real steps."""
+    undrafted = arms.of(sweep, "rows")
+    name = list(undrafted.groups())[-1]
+    rows = {}
+    for depth in pieces.depths:
+        ms = {
+            arm: math.exp(
+                sum(map(math.log, pieces.at(arm, depth)["verify"])) / len(pieces.at(arm, depth))
+            )
+            for arm in ("rows", "natural")
+        }
+        rows[depth + 1] = {
+            "verify, nothing drafted, ms": f"{ms['rows']:.2f}",
+            "of it a row": f"{ms['rows'] / (depth + 1):.2f}",
+            "whole step against one row": interval(
+                undrafted.relative("step_ms", name, depth, 0, LIKE_THESE) if depth else None
+            ),
+            "verify in real steps, ms": f"{ms['natural']:.2f}",
+        }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("rows")
+
+
+def acceptances(causes: Causes, log: str = "") -> dict[str, tuple[float, ...]]:
+    """Return chances by position, by where they were measured, for the shapes.
+
+    Those of a log are one constant chance, from its rate at the depth that it states.
+    """
+    deepest = max((max(run.depths) for run in causes.shapes.values()), default=0)
+    found = {}
+    if not causes.acceptance.recorded.run.spec.get("synthetic_rates") or "natural" in named(
+        causes.acceptance
+    ):
+        for workload, own in decay.positions(causes.acceptance).items():
+            a = [own.a(k) for k in range(1, min(own.depth, deepest) + 1)]
+            found[f"the embedded model, {workload}"] = tuple(m.estimate for m in a if m)
+    found[f"a public sweep ({quotes.LENDER})"] = quotes.public_rates(deepest)
+    if log:
+        chance = traffic_chance(log, causes.acceptance.recorded.path.parent)
+        if chance is not None:
+            found["your traffic"] = tuple(chance**k for k in range(1, deepest + 1))
+    return found
+
+
+def traffic_chance(log: str, samples: Path) -> float | None:
+    """Return the constant chance of a log's rate; None where it states no depth or no draft."""
+    requests = [r for r in traffic.kept(log, samples) if r.depth and r.draft_n]
+    if not requests:
+        return None
+    depths = [r.depth for r in requests if r.depth]
+    most = max(set(depths), key=depths.count)
+    own = [r for r in requests if r.depth == most]
+    rate = sum(r.draft_n_accepted for r in own) / sum(r.draft_n for r in own)
+    return geometric.alpha_of(rate, most)
+
+
+def implied(causes: Causes, log: str = "") -> list[Implied]:
+    """Return what each shape would do with each acceptance, by its real step times."""
+    return [
+        shape_runs.implied(run, name, source, rates)
+        for name, run in causes.shapes.items()
+        if not name.endswith(shape_runs.RANDOM)
+        for source, rates in acceptances(causes, log).items()
+    ]
+
+
+def growth_runs(causes: Causes) -> dict[str, Sweep]:
+    """Return the runs whose step times are drawn together, this page's model first."""
+    own = str(causes.acceptance.recorded.run.model["name"]).removesuffix(".gguf")
+    return {own: causes.acceptance} | {
+        f"{name} shape": run
+        for name, run in causes.shapes.items()
+        if not name.endswith(shape_runs.RANDOM)
+    }
+
+
+def shape_sentence(causes: Causes) -> str:
+    """Return how the step times of the shapes grow, as one sentence."""
+    told = []
+    for name, run in causes.shapes.items():
+        if name.endswith(shape_runs.RANDOM):
+            continue
+        last = max(run.depths)
+        more = run.relative("step_ms", "short", last, 0, ON_THESE)
+        told.append(f"{name} takes {interval(more)} times as long for a step at depth {last}")
+    return f"Full-size architectures on this machine: {'; '.join(told)}, against depth 0."

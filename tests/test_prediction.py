@@ -1,0 +1,94 @@
+"""Speeds predicted from pieces: exact where the model holds, and honest where it does not."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import prediction
+from analysis.pieces import Pieces
+from tests.test_attribution import counts
+
+CHANCES = (0.7, 0.6, 0.5, 0.4, 0.3)
+
+
+def made_up(
+    depths: tuple[int, ...] = (0, 1, 2, 3, 5), kink: float = 0.0, noise: float = 0.0
+) -> Pieces:
+    """Return a run whose step times are lines; from four rows on a row costs `kink` more."""
+    random = np.random.default_rng(1)
+    rows = []
+    for depth in depths:
+        verify = 10.0 + 2.0 * depth + kink * max(depth - 2, 0)
+        for arm in ("natural", "rows"):
+            drafted = depth if arm == "natural" else 0
+            offered, accepted = counts(CHANCES[:drafted])
+            tokens = 1.0 + float(np.cumprod(CHANCES[:drafted]).sum())
+            for workload in ("short", "code"):
+                for number in range(3):
+                    for prompt in ("01", "02", "03"):
+                        factor = math.exp(random.normal(0, noise))
+                        rows.append(
+                            {
+                                "arm": arm, "workload": workload, "prompt_id": prompt,
+                                "depth": depth, "round": number, "tokens": tokens, "steps": 50,
+                                "draft": (0.5 + 1.5 * drafted) * factor if drafted else 0.0,
+                                "verify": verify * factor,
+                                "catch up": 1.0 * factor if drafted else 0.0,
+                                "rest": 0.5 * factor, "offered": offered, "accepted": accepted,
+                            }
+                        )  # fmt: skip
+    return Pieces(pd.DataFrame(rows))
+
+
+def test_a_depth_left_out_is_predicted_where_the_model_holds() -> None:
+    for check in prediction.leave_one_out(made_up()):
+        # The chances fall along no line of log-odds, so that the deepest positions are off.
+        assert check.off < (0.05 if check.depth == 5 else 1e-6), check
+        assert check.interval("measured").estimate > 0
+
+
+def test_a_kink_is_found_only_where_its_rows_were_measured() -> None:
+    pieces = made_up(kink=8.0)
+    known = {c.depth: c.off for c in prediction.leave_one_out(pieces)}
+    blind = {c.depth: c.off for c in prediction.leave_one_out(pieces, strict=True)}
+    assert known[2] < 1e-6
+    assert blind[2] > 0.05
+    assert blind[5] == pytest.approx(known[5], abs=1e-6)  # the last slope goes on
+
+
+def test_the_left_out_depth_is_not_looked_at() -> None:
+    pieces = made_up()
+    own = pieces.frame.copy()
+    own.loc[(own["depth"] == 3) & (own["arm"] == "natural"), ["draft", "verify"]] *= 7.0
+    spoiled = prediction.leave_one_out(Pieces(own))
+    before = {c.depth: c.interval("predicted").estimate for c in prediction.leave_one_out(pieces)}
+    after = {c.depth: c for c in spoiled}
+    assert after[3].interval("predicted").estimate == pytest.approx(before[3])
+    assert after[3].off > 1
+
+
+def test_intervals_hold_the_truth_and_widen_with_noise() -> None:
+    quiet = prediction.leave_one_out(made_up(noise=0.02))
+    loud = prediction.leave_one_out(made_up(noise=0.2))
+    for a, b in zip(quiet, loud, strict=True):
+        narrow, wide = a.interval("error"), b.interval("error")
+        assert narrow.high / narrow.low < wide.high / wide.low
+        if a.depth < 5:
+            assert narrow.low < 1 < narrow.high
+
+
+def test_too_few_depths_are_refused() -> None:
+    with pytest.raises(ValueError, match="two drafted depths"):
+        prediction.costs(made_up((0, 2)), without=2)
+
+
+def test_the_sentence_names_the_worst_depth() -> None:
+    checks = prediction.leave_one_out(made_up(kink=8.0))
+    blind = prediction.leave_one_out(made_up(kink=8.0), strict=True)
+    worst = max(blind, key=lambda c: c.off)
+    assert f"at most {worst.off:.0%} (depth {worst.depth})" in prediction.sentence(checks, blind)
+    assert list(prediction.table(checks, blind).index) == [0, 1, 2, 3, 5]
