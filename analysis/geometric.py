@@ -16,6 +16,11 @@ def rate_of(alpha: float, depth: int) -> float:
     return sum(alpha**k for k in range(1, depth + 1)) / depth
 
 
+def tokens_per_step(alpha: float, depth: int) -> float:
+    """Return the tokens a step gives at a depth under a constant alpha: its own and the kept."""
+    return sum(alpha**k for k in range(depth + 1))
+
+
 def alpha_of(rate: float, depth: int) -> float:
     """Return the constant alpha that gives an acceptance rate at a depth, both in [0, 1]."""
     if not 0 <= rate <= 1:
