@@ -68,5 +68,6 @@ install: .venv/.installed
 	@touch $@
 
 clean:
-	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis book/index.ipynb
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis book/index.ipynb \
+		book/other_hardware.ipynb
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

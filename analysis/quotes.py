@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import math
 from importlib import resources
+from typing import Any
 
 import pandas as pd
 
 from analysis import geometric, memory, shapes
 
 
-def _data(name: str) -> pd.DataFrame:
+def data(name: str, *, text: bool = False) -> pd.DataFrame:
+    """Return one of the package's quoted tables by its file name, all of it as text if asked."""
     with resources.files("analysis").joinpath("data", name).open() as file:
-        return pd.read_csv(file)
+        return pd.read_csv(file, dtype=str, keep_default_na=False) if text else pd.read_csv(file)
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of a table by column name."""
+    return [dict(zip(table.columns, row, strict=True)) for row in table.itertuples(index=False)]
 
 
 def note_acceptance() -> pd.DataFrame:
     """Return the note's acceptance rates, as printed, with their source."""
-    return _data("note_002_acceptance.csv")
+    return data("note_002_acceptance.csv")
 
 
 def public_acceptance() -> pd.DataFrame:
     """Return the public sweeps that state an acceptance rate."""
-    return _data("public_depth_sweeps.csv").dropna(subset=["acceptance"])
+    return data("public_depth_sweeps.csv").dropna(subset=["acceptance"])
 
 
 def public_memory() -> pd.DataFrame:
@@ -30,7 +37,7 @@ def public_memory() -> pd.DataFrame:
 
     Its model has the shape of Qwen3.6-27B. Two power caps gave the same figures.
     """
-    quoted = _data("public_depth_sweeps.csv").dropna(subset=["vram_used_mib"])
+    quoted = data("public_depth_sweeps.csv").dropna(subset=["vram_used_mib"])
     used = quoted.groupby("n_max")["vram_used_mib"].agg(["min", "max"])
     layout = shapes.shape("qwen3.6-27b").layout()
     step = memory.state_mib(layout, 1, 1) - memory.state_mib(layout, 1, 0)
@@ -50,7 +57,7 @@ def public_memory() -> pd.DataFrame:
 
 def memory_source() -> str:
     """Return where the public memory figures come from."""
-    quoted = _data("public_depth_sweeps.csv").dropna(subset=["vram_used_mib"])
+    quoted = data("public_depth_sweeps.csv").dropna(subset=["vram_used_mib"])
     first = quoted.iloc[0]
     hardware = str(first["hardware"]).split(" (")[0]
     return (

@@ -19,7 +19,8 @@ from analysis.report import Sweep, sweep_of
 from analysis.sweep import find
 
 NOTEBOOKS = ("depth_sweep", "acceptance_decay", "memory_eviction", "why_deeper_loses")
-FRONT_PAGE = "front_page"
+# Pages made from data that is there, whenever the book is built; by their names in the book.
+DATA_PAGES = {"front_page": "index", "other_hardware": "other_hardware"}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
 _FEWER: dict[str, Any] = {"prompts": 4, "long_prompts": 1, "n_predict": 128}
@@ -126,10 +127,11 @@ def _draw(sweep: Sweep, tolerance: float, target: Path) -> None:
 
 
 def build_book(output: Path | None = None) -> Path:
-    """Draw the front page from all samples, build the book strictly, and return its first page."""
+    """Draw the pages that need no measuring, build the book strictly, and return its first page."""
     base = root()
     target = output or base / "_build"
-    run_notebook(FRONT_PAGE, {}, base / "book" / "index.ipynb")
+    for notebook, page in DATA_PAGES.items():
+        run_notebook(notebook, {}, base / "book" / f"{page}.ipynb")
     shutil.rmtree(target, ignore_errors=True)  # pages of machines that are gone would stay
     command = [
         sys.executable, "-c", _JUPYTER_BOOK, "build", str(base), "--path-output",
