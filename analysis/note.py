@@ -127,7 +127,7 @@ def lost_acceptance() -> float:
     stated = rates()
     last = max(stated)
     alpha = geometric.alpha_of(stated[BASE].low, BASE)
-    return 1 - tokens_ratio(stated, last).low / geometric.tokens_per_step(alpha, last)
+    return 1 - tokens_ratio(stated, last).low / float(geometric.tokens_per_step(alpha, last))
 
 
 def with_memory_to_spare(growth: Mapping[int, Bounds]) -> dict[int, Bounds]:

@@ -103,7 +103,7 @@ def _lost(rates: dict[int, Bounds], depth: int) -> float:
     """Return the share of tokens per step that is missing against one constant chance."""
     here, at_base = (sum((rates[d].low, rates[d].high)) / 2 for d in (depth, BASE))
     alpha = geometric.alpha_of(at_base, BASE)
-    return 1 - (1 + depth * here) / geometric.tokens_per_step(alpha, depth)
+    return 1 - (1 + depth * here) / float(geometric.tokens_per_step(alpha, depth))
 
 
 def _cards() -> set[str]:

@@ -99,12 +99,6 @@ def test_a_constant_chance_loses_no_acceptance(chance: float, base: int, more: i
     assert float(kept) > 0
 
 
-def test_tokens_per_step_of_known_chances() -> None:
-    assert float(geometric.tokens_per_step(0.5, 3)) == 1.875
-    assert float(geometric.tokens_per_step(1.0, 5)) == 6
-    assert geometric.tokens_per_step(np.array([0.0, 1.0]), 2).tolist() == [1, 3]
-
-
 def test_a_cause_planted_in_the_data_is_found_at_its_size() -> None:
     """With two parts changed, each has its log-mean share; what did not change has none."""
     split = attribution.of_tracer(made_up(), 0, 3)

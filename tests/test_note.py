@@ -105,6 +105,7 @@ def test_memory_to_spare_names_depths_that_would_have_won() -> None:
 
 def test_one_constant_chance_gives_its_sum() -> None:
     assert geometric.tokens_per_step(0.5, 3) == 1.875
+    assert geometric.tokens_per_step([0, 1], 2).tolist() == [1, 3]
     assert geometric.tokens_per_step(1, 4) == 5
     assert geometric.tokens_per_step(0.7, 0) == 1
     alpha = geometric.alpha_of(0.76, 2)
