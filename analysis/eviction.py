@@ -61,7 +61,7 @@ def evicted_spec(spec: SweepSpec, layers: int, *, emulated: bool) -> SweepSpec:
 
 def measure_evicted(page: PageParameters, notebook: str, *, emulated: bool) -> Pair:
     """Measure the first run."""
-    layers = model.facts(model.resolve(page.spec.model)).layers + 1
+    layers = model.blocks(page.spec.model) + 1
     spec = evicted_spec(page.spec, layers, emulated=emulated)
     return _measured(spec, page, notebook, "evicted")
 

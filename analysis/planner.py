@@ -50,7 +50,7 @@ class Wanted:
             return
         with tempfile.TemporaryDirectory(prefix="specdepth-") as folder:
             path = Path(folder) / f"{self.shape}-{self.quantization}.gguf"
-            yield shape_file.write(shapes.shape(self.shape), path, self.quantization)
+            yield shape_file.write(shapes.shape(self.shape), path, self.quantization, tokens=False)
 
 
 @dataclass(frozen=True)
