@@ -71,6 +71,8 @@ def measure_room(page: PageParameters, notebook: str) -> Pair:
     tracing = page.tracing
     if not tracing.prompts:
         return Pair(None, None, "the tracer was left out (traced_prompts = 0).")
+    if page.spec.synthetic_rates:
+        return Pair(None, None, "the tracer can not do acceptance that is given (arm synthetic).")
     deepest = max(page.spec.depths)
     spec = replace(
         page.spec,

@@ -134,6 +134,8 @@ class SweepSpec:
         if any(not 0 <= r <= 1 for r in rates) or list(rates) != sorted(rates, reverse=True):
             refuse("synthetic_rates", "fall from 1 towards 0 by position")
         for arm, name in _ARM_NEEDS.items():
+            if arm == "synthetic" and self.arms == ("evicted",):
+                continue  # one arm of a pair, see `at`
             if (arm in self.arms) != (getattr(self, name) not in (None, ())):
                 refuse(name, f'be given for arm "{arm}", and only for it')
         if "room" in self.arms and self.engine != "tracer":
@@ -170,7 +172,10 @@ class SweepSpec:
         return (self.arm, *self.more_arms)
 
     def at(self, arm: str) -> SweepSpec:
-        """Return the spec of one arm alone; only the first arm compares texts between depths."""
+        """Return the spec of one arm alone; only the first arm compares texts between depths.
+
+        Acceptance that is given to the first arm holds with a layer off the device too.
+        """
         if self.arms == (arm,):
             return self
         foreign: dict[str, Any] = {
@@ -178,6 +183,8 @@ class SweepSpec:
             for other, name in _ARM_NEEDS.items()
             if other != arm
         }
+        if (self.arm, arm) == ("synthetic", "evicted"):
+            del foreign["synthetic_rates"]
         if arm != self.arm:
             foreign["lossless_prompts"] = 0
         return dataclasses.replace(self, arm=arm, more_arms=(), **foreign)

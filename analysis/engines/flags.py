@@ -74,7 +74,7 @@ FLAGS = (
     Flag(
         ("--spec-synth-rates",),
         lambda s, d: _when(
-            s.arm == "synthetic" and d > 0, ",".join(str(r) for r in s.synthetic_rates[:d])
+            s.synthetic_rates and d > 0, ",".join(str(r) for r in s.synthetic_rates[:d])
         ),
     ),
     Flag(("--metrics",), lambda *_: True, optional=True),
