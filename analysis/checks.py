@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from analysis import lossless
+from analysis import lossless, quotes, shape_file, shape_models
 from analysis.report import Sweep
 from analysis.speculation import MIN_TOKENS_FOR_SPEED, ends_inside_draft
 
@@ -23,7 +23,9 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
     With `whole` false the run is no depth sweep: it is not held against the protocol of one, whose
     page also gives the speeds over shared tokens.
     """
+    given = _given(sweep)
     found = [
+        *given,
         *_failures(sweep),
         *_incomplete(sweep),
         *_busy(sweep),
@@ -31,8 +33,8 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
         *_unstable(sweep),
         *_short(sweep),
         *_cut_drafts(sweep),
-        *_texts(sweep, whole=whole),
-        *_loops(sweep),
+        *([] if given else _texts(sweep, whole=whole)),
+        *([] if given else _loops(sweep)),
         *(_quick(sweep) if whole else []),
     ]
     return found + list(sweep.recorded.notes)
@@ -47,6 +49,35 @@ def listed(runs: Mapping[str, Sweep | None]) -> str:
         for text in warnings(sweep, whole=False)
     ]
     return "\n".join(f"- {text}" for text in found) or "None."
+
+
+def _given(sweep: Sweep) -> list[str]:
+    """Warn that acceptance was not measured, or that there are no weights to measure it with."""
+    spec = sweep.recorded.run.spec
+    rates = tuple(spec["synthetic_rates"])
+    found = []
+    if rates:
+        source = ""
+        if rates == quotes.public_rates(len(rates)):
+            source = f" (as {quotes.rates_source()} states them)"
+        found.append(
+            f"Acceptance was given, not measured: {', '.join(map(str, rates))} that the first 1 to "
+            f"{len(rates)} guesses are all kept{source}. Speeds follow from it; step times, memory "
+            "and placement are measured; the text means nothing."
+        )
+    if shape_models.named(spec["model"]):
+        found.append(_without_weights(spec["model"]))
+    return found
+
+
+def _without_weights(name: str) -> str:
+    said = f"The model is a shape without weights ({name}): its text means nothing"
+    if shape_models.parse(name).contents == shape_file.RANDOM:
+        return f"{said}; its contents are random numbers."
+    return (
+        f"{said}, and its zeros can draw less power on a graphics card than weights do, which then "
+        "runs at higher clocks (a smaller shape can be filled: NAME:QUANTIZATION:random)."
+    )
 
 
 def _failures(sweep: Sweep) -> list[str]:
@@ -202,6 +233,6 @@ def _quick(sweep: Sweep) -> list[str]:
         fewer.append(f"{spec['prompts']} prompts a workload instead of {PUBLISHED_PROMPTS}")
     if "long" in spec["workloads"] and spec["long_prompts"] < PUBLISHED_LONG:
         fewer.append(f"{spec['long_prompts']} long prompts instead of {PUBLISHED_LONG}")
-    if spec["lossless_prompts"] == 0:
+    if spec["lossless_prompts"] == 0 and not _given(sweep):
         fewer.append("no greedy texts compared")
     return [f"A quick run: {', '.join(fewer)}. Intervals are wider."] if fewer else []

@@ -40,7 +40,7 @@ def measure_evicted(
     page: PageParameters, notebook: str, *, emulated: bool, covered_by: str = ""
 ) -> Pair:
     """Measure the first run, or take it from another notebook that has measured it here."""
-    layers = model.facts(model.resolve(page.spec.model)).layers + 1
+    layers = model.blocks(page.spec.model) + 1
     spec = evicted_spec(page.spec, layers, emulated=emulated)
     return measured(spec, page, notebook, covered_by)
 
@@ -50,6 +50,8 @@ def measure_room(page: PageParameters, notebook: str) -> Pair:
     tracing = page.tracing
     if not tracing.prompts:
         return Pair(None, None, "the tracer was left out (traced_prompts = 0).")
+    if page.spec.synthetic_rates:
+        return Pair(None, None, "the tracer can not do acceptance that is given (arm synthetic).")
     deepest = max(page.spec.depths)
     spec = replace(
         page.spec,

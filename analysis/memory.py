@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis import gguf_file
 from analysis.errors import ModelError, SpecError
 from analysis.spec import CACHE_TYPES
 
@@ -146,9 +147,7 @@ def layout_of(path: Path) -> Layout:
     ModelError
         If the file lacks a value that the layout needs.
     """
-    from gguf import GGUFReader
-
-    reader = GGUFReader(path)
+    reader = gguf_file.reader(path)
 
     def value(name: str, default: Any = None) -> Any:
         field = reader.get_field(name)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis import digests
+from analysis import digests, gguf_file, shape_models
 from analysis.errors import ModelError
 
 EMBEDDED = "embedded"
@@ -49,9 +49,14 @@ def embedded_path() -> Path:
 
 
 def resolve(model: str) -> Path:
-    """Return the path of the model's first part, or raise :class:`ModelError`."""
+    """Return the path of the model's first part, or raise :class:`ModelError`.
+
+    A shape (``shape:NAME``) is written into the cache where it is not there.
+    """
     if model == EMBEDDED:
         return embedded_path()
+    if shape_models.named(model):
+        return shape_models.cached(model)
     path = Path(model).expanduser().absolute()  # a link keeps its own name
     if path.is_dir():
         inside = ", ".join(sorted(p.name for p in path.glob("*.gguf"))[:5]) or "no GGUF in it"
@@ -60,7 +65,8 @@ def resolve(model: str) -> Path:
         raise ModelError(
             "the model file is not there",
             path.name,
-            "give the path of a GGUF with an MTP head, or model=embedded",
+            "give the path of a GGUF with an MTP head, model=embedded, or a shape such as "
+            "model=shape:qwen3.6-27b",
         )
     with path.open("rb") as file:
         magic = file.read(4)
@@ -69,6 +75,13 @@ def resolve(model: str) -> Path:
             f"{path.name} is not a GGUF file", f"it starts with {magic!r}", "convert the model"
         )
     return path
+
+
+def blocks(model: str) -> int:
+    """Return how many blocks a model has, the MTP ones included; a shape needs no file for it."""
+    if shape_models.named(model):
+        return shape_models.parse(model).shape.blocks
+    return facts(resolve(model)).layers
 
 
 def parts(path: Path) -> list[Path]:
@@ -92,13 +105,11 @@ def facts(path: Path) -> ModelFacts:
     ModelError
         If a part is missing or the file can not be read as GGUF.
     """
-    from gguf import GGUFReader
-
     files = parts(path)
     by_type: Counter[str] = Counter()
     parameters = 0
     with reading(path):
-        readers = [GGUFReader(file) for file in files]
+        readers = [gguf_file.reader(file) for file in files]
         for reader in readers:
             for tensor in reader.tensors:
                 by_type[tensor.tensor_type.name] += int(tensor.n_bytes)

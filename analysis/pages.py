@@ -16,7 +16,7 @@ from typing import Any
 
 import nbformat
 
-from analysis import progress
+from analysis import progress, shape_models
 from analysis.errors import SpecDepthError, SpecError
 from analysis.folders import project_root
 from analysis.parameters import PageParameters, read
@@ -166,7 +166,7 @@ def _without_paths(source: str) -> str:
             continue
         name, value = node.targets[0].id, ast.literal_eval(node.value)
         if name in ("model", "draft_model", "server"):
-            cut: Any = last_part(str(value))
+            cut: Any = last_part(shape_models.canonical(str(value)))
         elif name == "server_args":
             words = shlex.split(value) if isinstance(value, str) else value
             cut = [redacted(str(word)) for word in words]

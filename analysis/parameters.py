@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from analysis import shapes
+from analysis import quotes, shape_models, shapes
 from analysis.errors import SpecError
 from analysis.folders import replaying
 from analysis.paths import last_part
@@ -157,9 +157,31 @@ def read(
         raise SpecError("`traffic_log` is no file", last_part(log), "give a llama-server log")
     where = Path(folder) if folder else None
     return PageParameters(
-        SweepSpec(**given), machine, where, tolerance, mix, tracing, planning, log, evicting,
-        shaping,
+        _of_shape(SweepSpec(**given)), machine, where, tolerance, mix, tracing, planning, log,
+        evicting, shaping,
     )  # fmt: skip
+
+
+def _of_shape(spec: SweepSpec) -> SweepSpec:
+    """Return the spec of a shape by its one name, with acceptance given; any other as it is.
+
+    Natural acceptance of a model without weights means nothing: where no rates are named, those of
+    a public measurement are given. Its texts mean nothing either and are not compared.
+    """
+    name = shape_models.canonical(spec.model)
+    if not shape_models.named(name):
+        return spec
+    spec = replace(spec, model=name, lossless_prompts=0)
+    deepest = max(spec.depths)
+    if spec.arm != "natural" or not deepest or spec.drafter not in ("mtp", "draft-simple"):
+        return spec
+    if spec.p_min:
+        raise SpecError(
+            "`p_min` must be 0 for a shape: without weights no draft is likely",
+            repr(spec.p_min),
+            "leave it out, or measure a model with its weights",
+        )
+    return replace(spec, arm="synthetic", synthetic_rates=quotes.public_rates(deepest))
 
 
 def _tracing(given: dict[str, Any]) -> Tracing:

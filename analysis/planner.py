@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
 
-from analysis import memory, model, plan, shape_file, shapes
+from analysis import memory, model, plan, shape_file, shape_models, shapes
 from analysis.engines import binary, fit
 from analysis.engines.binary import ServerBinary
 from analysis.engines.fit import Laid
@@ -50,7 +50,16 @@ class Wanted:
             return
         with tempfile.TemporaryDirectory(prefix="specdepth-") as folder:
             path = Path(folder) / f"{self.shape}-{self.quantization}.gguf"
-            yield shape_file.write(shapes.shape(self.shape), path, self.quantization)
+            yield shape_file.write(shapes.shape(self.shape), path, self.quantization, tokens=False)
+
+
+def wanted(model: str = "", shape: str = "", quantization: str = "q4_k_m") -> Wanted:
+    """Return what is to be planned for; ``shape:NAME`` as the model is the shape of that name."""
+    if shape or not shape_models.named(model):
+        return Wanted(model, shape, quantization)
+    whole = model if model.count(":") > 1 else f"{model}:{quantization}"
+    named = shape_models.parse(whole)
+    return Wanted(shape=named.shape.name, quantization=named.quantization)
 
 
 @dataclass(frozen=True)

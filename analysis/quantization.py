@@ -45,10 +45,10 @@ class Mix:
         if len(size) == 1 or not tensor.endswith("weight") or any(k in tensor for k in _KEPT):
             return "F32"
         wanted = self._wanted(tensor)
-        blocks = _block(wanted)[0]
+        blocks = block_of(wanted)[0]
         if size[-1] % blocks:
             wanted = _FALLBACK.get(wanted, wanted)
-            return wanted if size[-1] % _block(wanted)[0] == 0 else "F16"
+            return wanted if size[-1] % block_of(wanted)[0] == 0 else "F16"
         return wanted
 
     def _wanted(self, tensor: str) -> str:
@@ -75,11 +75,11 @@ class Mix:
 
 def tensor_bytes(size: tuple[int, ...], kind: str) -> int:
     """Return the bytes of a tensor of a type."""
-    numbers, block = _block(kind)
+    numbers, block = block_of(kind)
     return math.prod(size) // numbers * block
 
 
-def _block(kind: str) -> tuple[int, int]:
+def block_of(kind: str) -> tuple[int, int]:
     """Return numbers and bytes of a block of a type."""
     import gguf
 

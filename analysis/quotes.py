@@ -10,6 +10,8 @@ import pandas as pd
 
 from analysis import geometric, memory, shapes
 
+_RATED = "RTX 5090 (row C, power cap 600 W)"  # the rates that a shape without weights is given
+
 
 def data(name: str, *, text: bool = False) -> pd.DataFrame:
     """Return one of the package's quoted tables by its file name, all of it as text if asked."""
@@ -30,6 +32,35 @@ def note_acceptance() -> pd.DataFrame:
 def public_acceptance() -> pd.DataFrame:
     """Return the public sweeps that state an acceptance rate."""
     return data("public_depth_sweeps.csv").dropna(subset=["acceptance"])
+
+
+def public_rates(depth: int) -> tuple[float, ...]:
+    """Return a public measurement's chances that the first k guesses are all kept, k up to `depth`.
+
+    The source states r_k, accepted over drafted at depth k. Were the chances equal at all depths,
+    then a_k = k r_k - (k - 1) r_(k-1). Beyond its deepest depth the last conditional chance holds.
+    """
+    own = _rated().set_index("n_max")["acceptance"]
+    stated = [0.0, *(float(own[k]) for k in range(1, int(own.index.max()) + 1))]
+    kept = [1.0]
+    for k in range(1, len(stated)):
+        kept.append(min(k * stated[k] - (k - 1) * stated[k - 1], kept[-1]))
+    last = kept[-1] / kept[-2]
+    while len(kept) <= depth:
+        kept.append(kept[-1] * last)
+    return tuple(round(a, 3) for a in kept[1 : depth + 1])
+
+
+def rates_source() -> str:
+    """Return where :func:`public_rates` comes from."""
+    first = _rated().iloc[0]
+    hardware = str(first["hardware"]).split(" (")[0]
+    return f"{first['model']} on an {hardware}, {first['source']}"
+
+
+def _rated() -> pd.DataFrame:
+    own = public_acceptance()
+    return own[own["hardware"] == _RATED]
 
 
 def public_memory() -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -106,9 +107,10 @@ def ask(
     """
     clock, load = machine.clock_mhz(), machine.load_per_core()
     before = _counters(engine)
+    seeds = [_seed(spec, request, blank.round) for request in group]
     with ThreadPoolExecutor(len(group)) as pool:
         try:
-            answers = list(pool.map(lambda r: _complete(spec, engine, r), group))
+            answers = list(pool.map(lambda r, s: _complete(engine, r, s), group, seeds))
         except BaseException:
             engine.stop(patience_s=1.0)  # an interrupt must not wait for the running requests
             raise
@@ -122,9 +124,9 @@ def ask(
         "peak_device_mib": machine.device_memory_mib(),
     }
     samples: list[tuple[Sample, Traced | None]] = []
-    for request, (answer, client_ms, started) in zip(group, answers, strict=True):
+    for request, seed, (answer, client_ms, started) in zip(group, seeds, answers, strict=True):
         sample = replace(
-            request.begin(blank, place), client_ms=client_ms, started=started, **around
+            request.begin(blank, place), seed=seed, client_ms=client_ms, started=started, **around
         )
         if isinstance(answer, EngineError):
             samples.append((replace(sample, error=str(answer), stop="error"), None))
@@ -141,8 +143,20 @@ def _counters(engine: Engine) -> Counters:
         return NO_COUNTERS
 
 
+def _seed(spec: SweepSpec, request: Request, round_number: int) -> int:
+    """Return the seed of a request: the spec's, the same for all, where the text decides.
+
+    The server draws acceptance that is given from the request's own seed. With one seed for all,
+    every prompt of every round would have the same luck, and no interval would show it.
+    """
+    if not spec.synthetic_rates:
+        return spec.seed
+    own = f"{spec.seed}/{request.encoded.key}/{round_number}"
+    return zlib.crc32(own.encode()) >> 1
+
+
 def _complete(
-    spec: SweepSpec, engine: Engine, request: Request
+    engine: Engine, request: Request, seed: int
 ) -> tuple[dict[str, Any] | EngineError, float, str]:
     started, began = machine.utc_now(), time.perf_counter()
     try:
@@ -150,7 +164,7 @@ def _complete(
             request.encoded.tokens,
             n_predict=request.n_predict,
             temperature=request.temperature,
-            seed=spec.seed,
+            seed=seed,
             **SAMPLING,
         )
     except EngineError as error:

@@ -1,41 +1,81 @@
-"""A GGUF file with a full-size model's shape and a hole where its weights would be.
+"""A GGUF file with a full-size model's shape, and a hole or random numbers for its weights.
 
-llama.cpp lays such a model out as it would the real one: layers, buffers, caches. The hole takes no
-room on the disk; its weights read as zeros, and its text would mean nothing.
+llama.cpp lays such a model out as it would the real one: layers, buffers, caches. With acceptance
+that is given it also runs it, at its real sizes; its text means nothing. A hole takes no room on
+the disk, and its weights read as zeros.
 """
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
+from analysis import shape_contents, shape_tokens
 from analysis.quantization import Mix, tensor_bytes
 from analysis.shapes import Shape, tensors
 
+HOLE, RANDOM = CONTENTS = ("hole", "random")
+KEY = "specdepth.shape"  # of a file: its name, quantization and contents
+_HEAD_BYTES = 4096  # the key is among the first
 
-def write(shape: Shape, path: Path, quantization: str = "q4_k_m") -> Path:
-    """Write the file; sizes are those of the real weights in this quantization."""
+
+def write(
+    shape: Shape,
+    path: Path,
+    quantization: str = "q4_k_m",
+    contents: str = HOLE,
+    *,
+    tokens: bool = True,
+) -> Path:
+    """Write the file; sizes are those of the real weights in this quantization.
+
+    Without `tokens` the file can be planned for, in less time, and not run.
+    """
     import gguf
     import numpy as np
 
     mix = Mix(quantization, shape.blocks, tied=shape.tied == "yes")
     writer = gguf.GGUFWriter(path, shape.architecture)
+    writer.add_string(KEY, ":".join((shape.name, quantization, contents)))
     _describe(writer, shape)
+    if tokens:
+        shape_tokens.describe(writer, shape.vocab)
+    else:
+        writer.add_tokenizer_model("none")
     end = 0
+    placed = []
     for name, size in tensors(shape):
         kind = mix.kind(name, size)
         nbytes = tensor_bytes(size, kind)
         writer.add_tensor_info(
             name, size, np.dtype(np.float32), nbytes, raw_dtype=gguf.GGMLQuantizationType[kind]
         )
-        end = gguf.GGUFWriter.ggml_pad(end, writer.data_alignment) + nbytes
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_ti_data_to_file()
-    (file,) = writer.fout or []
-    start = gguf.GGUFWriter.ggml_pad(file.tell(), writer.data_alignment)
-    file.truncate(start + gguf.GGUFWriter.ggml_pad(end, writer.data_alignment))
-    writer.close()
+        start = gguf.GGUFWriter.ggml_pad(end, writer.data_alignment)
+        placed.append((start, name, size, kind))
+        end = start + nbytes
+    try:
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        (file,) = writer.fout or []
+        start = gguf.GGUFWriter.ggml_pad(file.tell(), writer.data_alignment)
+        file.truncate(start + gguf.GGUFWriter.ggml_pad(end, writer.data_alignment))
+        if contents == RANDOM:
+            shape_contents.fill(file, start, placed)
+    finally:
+        writer.close()
     return path
+
+
+def said_of(path: Path) -> str:
+    """Return what a shape's file says of itself, ``NAME:QUANTIZATION:CONTENTS``; "" of others."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    at = head.find(KEY.encode()) + len(KEY)
+    if at < len(KEY) or at + 12 > len(head):
+        return ""
+    _, length = struct.unpack_from("<IQ", head, at)  # the type of the value, a text, and its length
+    return head[at + 12 : at + 12 + length].decode(errors="replace")
 
 
 def _describe(writer: object, s: Shape) -> None:
@@ -60,7 +100,6 @@ def _describe(writer: object, s: Shape) -> None:
         ("ssm_time_step_rank", s.linear_v_heads),
         ("ssm_inner_size", s.linear_v_heads * s.linear_head_size),
         ("vocab_size", s.vocab),
-        ("tokenizer_model", "none"),
     ):
         getattr(w, f"add_{method}")(value)
     if s.experts:

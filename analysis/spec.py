@@ -200,7 +200,10 @@ class SweepSpec:
         return ("synthetic_rates",) if self.arm == "evicted" else ()
 
     def at(self, arm: str) -> SweepSpec:
-        """Return the spec of one arm alone; only the first arm compares texts between depths."""
+        """Return the spec of one arm alone; only the first arm compares texts between depths.
+
+        Acceptance that is given to the first arm holds with a layer off the device too.
+        """
         if self.arms == (arm,):
             return self
         foreign: dict[str, Any] = {

@@ -218,6 +218,8 @@ def answers(sweeps: list[Sweep]) -> str:
         model = sweep.recorded.run.model
         small = model.get("parameters", 0) < SMALL_MODEL
         limit = "; what is best for it says nothing of a large model" if small else ""
+        if sweep.recorded.run.spec["synthetic_rates"]:
+            limit += "; acceptance given, not measured"
         lines.append(
             f"**{sweep.machine}**, {model['name']} ({model['quantization']}, "
             f"{model.get('parameters', 0) / 1e6:.1f}M parameters{limit}):\n"

@@ -11,8 +11,9 @@ from analysis.report import Sweep
 from analysis.steps import Traced
 
 MISSING = (
-    "The tracer did not run here: it needs llama-cpp-python as built by `make engine`, and a model "
-    "that this build loads. What follows from llama-server alone is complete."
+    "The tracer did not run here: it needs llama-cpp-python as built by `make engine`, a model "
+    "that this build loads, and acceptance that the text decides (arm natural; a shape without "
+    "weights has none). What follows from llama-server alone is complete."
 )
 
 

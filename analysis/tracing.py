@@ -33,9 +33,12 @@ def spec_of(spec: SweepSpec, tracing: Tracing, p_min: float | None = None) -> Sw
 
 
 def measure(page: PageParameters, notebook: str) -> Traces | None:
-    """Measure what is not yet traced; None where the tracer can not run here."""
+    """Measure what is not yet traced; None where the tracer can not run here.
+
+    It decides acceptance by the text alone, so that a run with given acceptance goes without it.
+    """
     tracing = page.tracing
-    if not tracing.prompts:
+    if not tracing.prompts or page.spec.synthetic_rates:
         return None
     wanted = [p for p in tracing.p_min if p != page.spec.p_min]
     try:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from analysis import model
+from analysis import gguf_file, model
 from analysis.errors import ModelError
 from analysis.quantization import Mix, tensor_bytes
 from analysis.shapes import Shape, tensors
@@ -63,11 +63,9 @@ def of_file(path: Path, mtp_blocks: int) -> Weights:
     ModelError
         If a part is missing or the tensors are not those of a language model.
     """
-    from gguf import GGUFReader
-
     sized: list[tuple[str, int]] = []
     for part in model.parts(path):
-        sized += [(t.name, int(t.n_bytes)) for t in GGUFReader(part).tensors]
+        sized += [(t.name, int(t.n_bytes)) for t in gguf_file.reader(part).tensors]
     found = _gather(sized, mtp_blocks)
     if not found.blocks or not found.embeddings:
         raise ModelError(

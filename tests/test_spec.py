@@ -170,7 +170,7 @@ def test_an_unclosed_quotation_is_refused() -> None:
 def test_depths_that_name_no_depth_are_refused(bad: str) -> None:
     import typer
 
-    from analysis import cli
+    from analysis import cli_common
 
     with pytest.raises(typer.BadParameter):
-        cli._depths(bad)
+        cli_common.depth_list(bad)
