@@ -27,7 +27,8 @@ ACCEPTANCE_ARMS = {
     "perfect": "every guess accepted",
 }
 MISSING = "This part was not measured here: {}"
-NO_TEXT = "the text of a model without weights means nothing, and the tracer measures real drafts"
+GIVEN = "as given"
+NO_TEXT = "the tracer accepts by the text alone, and acceptance was given here."
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,12 @@ def measure(page: PageParameters, notebook: str) -> Causes:
 def first_chance(page: PageParameters, notebook: str) -> float:
     """Measure how often a single guess is accepted, over all workloads of the page.
 
+    Where acceptance is given, as for a model without weights, it is the first chance of that.
     One launch at depth 1 is enough, since a seed fixes the text. It is rounded, so that the run
     with acceptance held there keeps its name when this one is measured again.
     """
+    if page.spec.synthetic_rates:
+        return page.spec.synthetic_rates[0]
     spec = replace(page.spec, depths=(0, 1), rounds=1, lossless_prompts=0)
     recorded = sweep.measure(
         spec, notebook, page.machine, page.machines_folder, covered_by="depth_sweep"
@@ -73,20 +77,24 @@ def first_chance(page: PageParameters, notebook: str) -> float:
 
 
 def measure_acceptance(page: PageParameters, notebook: str, chance: float) -> Sweep:
-    """Measure llama-server as it is, with a constant chance, and with every guess accepted."""
-    deepest = max(page.spec.depths)
-    spec = replace(
-        page.spec,
-        more_arms=("synthetic", "perfect"),
-        synthetic_rates=tuple(round(chance**k, 4) for k in range(1, deepest + 1)),
-        lossless_prompts=0,
-    )
+    """Measure llama-server as it is, with a constant chance, and with every guess accepted.
+
+    Where acceptance is given there is no server as it is: the given one stands in its place.
+    """
+    own = replace(page.spec, lossless_prompts=0)
+    if own.synthetic_rates:
+        spec = replace(own, more_arms=("perfect",))
+    else:
+        rates = tuple(round(chance**k, 4) for k in range(1, max(own.depths) + 1))
+        spec = replace(own, more_arms=("synthetic", "perfect"), synthetic_rates=rates)
     recorded = sweep.measure(spec, notebook, page.machine, page.machines_folder)
     return report.sweep_of(recorded)
 
 
 def measure_tracer(page: PageParameters, notebook: str) -> Pair:
     """Measure the tracer as it is, with room held, and with rows that nobody drafted."""
+    if page.spec.synthetic_rates:
+        return Pair(None, None, NO_TEXT)
     spec = replace(
         page.spec,
         engine="tracer", server="", server_args=(), fit_target_mib=None, kv_unified=None, slots=1,

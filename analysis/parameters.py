@@ -227,9 +227,7 @@ def _shaping(given: dict[str, Any]) -> Shaping:
     """Take the parameters of the runs of shapes out of `given`."""
     shaping: Shaping = _group(given, Shaping, "shape_")
     for model in shaping.models:
-        name, _, quantization = model.removesuffix(":random").partition(":")
-        shapes.shape(name)
-        Mix(quantization, 1)
+        shape_models.parse(f"{shape_models.PREFIX}{model}")
     if shaping.rounds < 1 or shaping.prompts < 1 or not shaping.depths or min(shaping.depths) < 0:
         raise SpecError(
             "`shape_rounds` and `shape_prompts` must be at least 1, `shape_depths` name depths "

@@ -14,15 +14,14 @@ from itertools import accumulate
 
 import pandas as pd
 
-from analysis import quotes, report, sweep
+from analysis import quotes, report, shape_file, shape_models, sweep
 from analysis.parameters import PageParameters
 from analysis.report import Sweep
 from analysis.spec import SweepSpec
 from analysis.stats import ON_THESE, Interval, Mean
 from analysis.tables import interval, listed
 
-PREFIX = "shape:"
-RANDOM = ":random"
+RANDOM = f":{shape_file.RANDOM}"
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,9 @@ def specs(page: PageParameters) -> dict[str, SweepSpec]:
     own = page.shaping
     return {
         name: replace(
-            page.spec, model=f"{PREFIX}{name}", arm="synthetic", more_arms=(), depths=own.depths,
-            synthetic_rates=quotes.public_rates(max(own.depths)), rounds=own.rounds,
+            page.spec, model=shape_models.canonical(f"{shape_models.PREFIX}{name}"),
+            arm="synthetic", more_arms=(), depths=own.depths, rounds=own.rounds,
+            synthetic_rates=quotes.public_rates(max(own.depths)),
             prompts=own.prompts, workloads=("short",), n_predict=own.n_predict,
             lossless_prompts=0, context=2048,
         )

@@ -21,7 +21,7 @@ from analysis import (
     traffic,
 )  # fmt: skip
 from analysis.bounds import Bounds
-from analysis.causes import ACCEPTANCE_ARMS, Causes
+from analysis.causes import ACCEPTANCE_ARMS, GIVEN, Causes
 from analysis.depth_limit import Mark, Panel
 from analysis.parameters import Planning
 from analysis.pieces import Pieces
@@ -133,7 +133,8 @@ def acceptance_arms(causes: Causes) -> pd.DataFrame:
 def named(sweep: Sweep) -> dict[str, str]:
     """Return the arms of acceptance that a run has, with their names on the page."""
     own = sweep.recorded.run.spec
-    return {a: ACCEPTANCE_ARMS[a] for a in (own["arm"], *own.get("more_arms", ()))}
+    arms_of_run = {a: ACCEPTANCE_ARMS[a] for a in (own["arm"], *own.get("more_arms", ()))}
+    return arms_of_run | ({"synthetic": GIVEN} if own["arm"] == "synthetic" else {})
 
 
 def acceptance_sentence(causes: Causes) -> str:
@@ -201,13 +202,11 @@ def acceptances(causes: Causes, log: str = "") -> dict[str, tuple[float, ...]]:
     """
     deepest = max((max(run.depths) for run in causes.shapes.values()), default=0)
     found = {}
-    if not causes.acceptance.recorded.run.spec.get("synthetic_rates") or "natural" in named(
-        causes.acceptance
-    ):
+    if "natural" in named(causes.acceptance):
         for workload, own in decay.positions(causes.acceptance).items():
             a = [own.a(k) for k in range(1, min(own.depth, deepest) + 1)]
             found[f"the embedded model, {workload}"] = tuple(m.estimate for m in a if m)
-    found[f"a public sweep ({quotes.LENDER})"] = quotes.public_rates(deepest)
+    found[quotes.rates_source()] = quotes.public_rates(deepest)
     if log:
         chance = traffic_chance(log, causes.acceptance.recorded.path.parent)
         if chance is not None:
