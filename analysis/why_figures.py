@@ -175,7 +175,8 @@ def limits(panels: Sequence[Panel], marks: Sequence[Mark]) -> Figure:
         axes.set_xlabel("chance of each guess")
     grid[0][0].set_ylabel("a guess lengthens a step by this share")
     bar = figure.colorbar(mesh, ax=list(grid[0]), ticks=range(deepest + 1), pad=0.02)
-    bar.set_label("best draft depth")
+    bar.ax.minorticks_off()
+    bar.set_label(f"best draft depth up to {deepest}")
     plt.close(figure)
     return figure
 

@@ -78,7 +78,13 @@ def marks(causes: Causes) -> list[Mark]:
     here = Mark("this machine", causes.chance, min(slopes), max(slopes), None)
     alpha = geometric.alpha_of(note.rates()[NOTE_FITS].low, NOTE_FITS)
     cards = _slopes(public_growth.of_cards())
-    return [here, Mark("the note's card", alpha, cards.low, cards.high, NOTE_FITS)]
+    return [
+        here,
+        *(
+            Mark(name, alpha, cards.low, cards.high, fits)
+            for name, fits in (("the note's card", NOTE_FITS), ("the note's, did all fit", None))
+        ),
+    ]
 
 
 def _slopes(growth: dict[int, Bounds]) -> Bounds:
@@ -98,18 +104,17 @@ def map_sentence(causes: Causes) -> str:
     told = []
     for mark in marks(causes):
         for panel in panels():
-            if panel.fits == mark.fits or panel.fits is None:
+            if panel.fits == mark.fits:
                 ends = {
                     int(depth_limit.best(mark.chance, slope, panel))
                     for slope in (mark.slope_low, mark.slope_high)
                 }
-                where = "all depths fit" if panel.fits is None else f"depth {panel.fits} fits"
                 best = f"{min(ends)}" if len(ends) == 1 else f"{min(ends)} to {max(ends)}"
-                told.append(f"{mark.name} where {where}: depth {best}")
+                told.append(f"{best} for {mark.name}")
     return (
         f"By the model of the map, with a layer off the device lengthening a step by "
-        f"{penalty().text(2)} of itself (the note against public cards), the best depths are: "
-        f"{'; '.join(told)}."
+        f"{penalty().text(2)} of itself (the note against public cards), the best depth is "
+        f"{', '.join(told)}."
     )
 
 
