@@ -83,7 +83,7 @@ def test_a_page_of_a_shape_says_what_is_given_and_replays(
 ) -> None:
     asked = {
         "model": SMALL, "machine": "shape-box", "depths": [0, 1], "workloads": ["short"],
-        "prompts": 1, "n_predict": 34, "context": 1024,
+        "prompts": 1, "n_predict": 34, "context": 1024, "threads": 1,
     }  # fmt: skip
     page = execute("acceptance_decay", asked, machines)
     said = outputs(page)
@@ -140,7 +140,10 @@ def test_a_shape_that_can_not_be_written_is_told(
     assert not list(tmp_path.iterdir())
 
 
-def test_doctor_and_plan_take_a_shape_as_model() -> None:
+def test_doctor_and_plan_take_a_shape_as_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert "27320.7M parameters" in doctor.examine("shape:qwen3.6-27b").facts["model"]
     asked = ["plan", "--memory", "22GiB", "--closed-form", "--depths", "2", "--json"]
     plans = [
