@@ -7,7 +7,18 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from analysis import checks, doctor, model, parameters, quotes, report, shape_models, spec, store
+from analysis import (
+    checks,
+    doctor,
+    model,
+    pages,
+    parameters,
+    quotes,
+    report,
+    shape_models,
+    spec,
+    store,
+)
 from analysis.cli import app
 from analysis.engines import binary
 from analysis.engines.flags import arguments
@@ -40,6 +51,7 @@ def test_a_shape_is_given_acceptance_and_compares_no_texts(tmp_path: Path) -> No
     own = tmp_path / "own.gguf"
     shape_models.make(shape_models.parse(SMALL), own)
     assert parameters.read({"model": str(own), "depths": [0, 2]}).spec == read
+    assert pages._without_paths(f"model = {str(own)!r}") == f'model = "{read.model}"'
     given = {"model": SMALL, "depths": [0, 1], "arm": "synthetic", "synthetic_rates": [0.5]}
     assert parameters.read(given).spec.synthetic_rates == (0.5,)
     for more in ({"drafter": "ngram-simple"}, {"drafter": "none", "depths": [0]}, {"depths": [0]}):
