@@ -59,11 +59,12 @@ def _given(sweep: Sweep) -> list[str]:
     if rates:
         source = ""
         if rates == quotes.public_rates(len(rates)):
-            source = f" (as {quotes.rates_source()} states them)"
+            source = f", which is the acceptance of {quotes.rates_source()}"
+        by_position = ", ".join(map(str, rates))
         found.append(
-            f"Acceptance was given, not measured: {', '.join(map(str, rates))} that the first 1 to "
-            f"{len(rates)} guesses are all kept{source}. Speeds follow from it; step times, memory "
-            "and placement are measured; the text means nothing."
+            f"Acceptance was given, not measured: {by_position} by position{source}. Speeds "
+            "follow from it and from the step times, which are measured, as memory and placement "
+            "are; the text means nothing."
         )
     if shape_models.named(spec["model"]):
         found.append(_without_weights(spec["model"]))

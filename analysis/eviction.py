@@ -20,7 +20,7 @@ from analysis.spec import SweepSpec
 from analysis.stats import ON_THESE, SCOPES
 from analysis.tables import interval
 
-ARMS = {"natural": "all on it", "evicted": "one layer off"}
+ARMS = {"natural": "all on it", "synthetic": "all on it", "evicted": "one layer off"}
 MISSING = "This part was not measured here: {}"
 
 

@@ -47,10 +47,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def test_a_shape_is_a_model_of_its_full_size_and_a_few_mb() -> None:
+def test_a_shape_is_a_model_of_its_full_size_and_a_few_mb(cache: Path) -> None:
     path = model.resolve("shape:Qwen3.6-27B")
     found = model.facts(path)
     assert path.name == found.name == "qwen3.6-27b-q4_k_m-shape.gguf"
+    assert path.is_relative_to(cache)
     assert (found.layers, found.mtp_layers, found.quantization) == (65, 1, "Q4_K")
     assert path.stat().st_size > 15 * 2**30 > 15e6 > path.stat().st_blocks * 512
     assert model.blocks("shape:qwen3.6-27b") == found.layers
@@ -288,30 +289,32 @@ def run_engine(server: binary.ServerBinary, path: Path, log: Path) -> dict[str, 
     """Load a shape, check its tokenizer, and decode with given acceptance."""
     spec = SweepSpec(
         arm="synthetic", synthetic_rates=(0.9, 0.7), depths=(0, 2), context=1024,
-        workloads=("short",), prompts=1,
+        workloads=("short",), prompts=1, threads=1,
     )  # fmt: skip
     with choose.make(server, spec, 2, path, log) as engine:
         tokens = engine.tokenize(TEXT)
         assert len(tokens) == len(TEXT.encode()) - TEXT.count(" t")
         assert engine.detokenize(tokens) == TEXT
-        answer = engine.complete(tokens, n_predict=24, temperature=0.5, seed=4, **SAMPLING)
+        answer = engine.complete(tokens, n_predict=16, temperature=0.5, seed=4, **SAMPLING)
         drafted = engine.counters().draft_n
     timings = answer["timings"]
-    assert timings["predicted_n"] == 24
+    assert timings["predicted_n"] == 16
     assert answer["stop_type"] == "limit"
     assert drafted == timings["draft_n"] > timings["draft_n_accepted"] > 0
     return answer
 
 
 def test_the_engine_runs_a_hole(server_binary: binary.ServerBinary, tmp_path: Path) -> None:
-    run_engine(server_binary, model.resolve(SMALL), tmp_path / "log")
+    hole = tmp_path / "hole.gguf"
+    shape_models.make(shape_models.parse(SMALL), hole)
+    run_engine(server_binary, hole, tmp_path / "log")
 
 
 def test_the_engine_runs_random_contents(
     server_binary: binary.ServerBinary, filled: Path, tmp_path: Path
 ) -> None:
     answer = run_engine(server_binary, filled, tmp_path / "log")
-    assert len(set(answer["tokens"])) > 12  # real numbers: no token is preferred
+    assert len(set(answer["tokens"])) > 8  # real numbers: no token is preferred
 
 
 def test_given_acceptance_is_what_was_asked_for(tmp_path: Path) -> None:
@@ -319,7 +322,7 @@ def test_given_acceptance_is_what_was_asked_for(tmp_path: Path) -> None:
     rates = (0.8, 0.6, 0.4)
     spec = SweepSpec(
         arm="synthetic", synthetic_rates=rates, depths=(0, 3), workloads=("short", "code"),
-        prompts=8, n_predict=128, rounds=1, lossless_prompts=0, context=2048,
+        prompts=5, n_predict=128, rounds=1, lossless_prompts=0, context=2048, threads=1,
     )  # fmt: skip
     recorded = sweep.measure(spec, "page", "here", tmp_path, Silent())
     frame = speculation.timed(recorded.frame(), spec.temperature, "synthetic")
