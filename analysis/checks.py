@@ -54,7 +54,7 @@ def listed(runs: Mapping[str, Sweep | None]) -> str:
 def _given(sweep: Sweep) -> list[str]:
     """Warn that acceptance was not measured, or that there are no weights to measure it with."""
     spec = sweep.recorded.run.spec
-    rates = tuple(spec["synthetic_rates"])
+    rates = tuple(spec["synthetic_rates"]) if spec["arm"] == "synthetic" else ()
     found = []
     if rates:
         source = ""

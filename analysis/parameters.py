@@ -58,7 +58,7 @@ class Shaping:
 
     models: tuple[str, ...] = ()  # NAME:QUANTIZATION or NAME:QUANTIZATION:random; () for none
     depths: tuple[int, ...] = (0, 1, 2, 3)
-    rounds: int = 3
+    rounds: int = 4
     prompts: int = 1
     n_predict: int = 40  # tokens asked for
 

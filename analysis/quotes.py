@@ -51,6 +51,12 @@ def public_rates(depth: int) -> tuple[float, ...]:
     return tuple(round(a, 3) for a in kept[1 : depth + 1])
 
 
+def rates_name() -> str:
+    """Return the model and hardware of :func:`public_rates`, in a few words."""
+    first = _rated().iloc[0]
+    return f"{str(first['model']).split(' ')[0]} on an {str(first['hardware']).split(' (')[0]}"
+
+
 def rates_source() -> str:
     """Return where :func:`public_rates` comes from."""
     first = _rated().iloc[0]

@@ -123,12 +123,18 @@ def implied_table(found: list[Implied]) -> pd.DataFrame:
 
 def sentence(found: list[Implied]) -> str:
     """Return the depth limit of each shape, as one sentence."""
-    told = [f"{i.shape} with the acceptance of {i.acceptance}: {listed(i.best)}" for i in found]
-    return f"Best depth by measured step times on this machine: {'; '.join(told)}."
+    alike: dict[tuple[str, str], list[str]] = {}
+    for i in found:
+        alike.setdefault((i.shape, listed(i.best)), []).append(i.acceptance)
+    told = [
+        f"{best} for {shape} with the acceptance of {' and of '.join(sources)}"
+        for (shape, best), sources in alike.items()
+    ]
+    return f"The depths that may be best by measured step times on this machine: {'; '.join(told)}."
 
 
-def contents(runs: Mapping[str, Sweep]) -> pd.DataFrame:
-    """Return step times with random weights against a hole, for shapes that were run with both.
+def contents(runs: Mapping[str, Sweep]) -> pd.DataFrame | None:
+    """Return step times with random weights against a hole, where a shape ran with both.
 
     The two were not run in turns, so that a drift of the machine between them is in the ratio.
     """
@@ -147,7 +153,8 @@ def contents(runs: Mapping[str, Sweep]) -> pd.DataFrame:
                     ratio.interval(ON_THESE).map(math.exp)
                 )
             }
+    if not rows:
+        return None
     table = pd.DataFrame.from_dict(rows, orient="index")
-    if not table.empty:
-        table.index = pd.MultiIndex.from_tuples(table.index, names=["shape", "depth"])
+    table.index = pd.MultiIndex.from_tuples(table.index, names=["shape", "depth"])
     return table

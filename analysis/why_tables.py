@@ -211,7 +211,7 @@ def acceptances(causes: Causes, log: str = "") -> dict[str, tuple[float, ...]]:
         for workload, own in decay.positions(causes.acceptance).items():
             a = [own.a(k) for k in range(1, min(own.depth, deepest) + 1)]
             found[f"the embedded model, {workload}"] = tuple(m.estimate for m in a if m)
-    found[quotes.rates_source()] = quotes.public_rates(deepest)
+    found[quotes.rates_name()] = quotes.public_rates(deepest)
     if log:
         chance = traffic_chance(log, causes.acceptance.recorded.path.parent)
         if chance is not None:
