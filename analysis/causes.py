@@ -2,9 +2,11 @@
 
 - llama-server as it is, with a constant chance of each guess, and with every guess accepted, in
   turns: what deeper would give if guesses stayed as good, and what it can give at most;
-- the tracer as it is, with room for the deepest draft at every depth, and with rows that nobody
-  drafted, in turns: the parts of a step, the memory alone, and the verifying pass alone;
-- llama-server with every layer on the device and with one layer off it, in turns;
+- the tracer as it is, and with rows that nobody drafted, in turns: the parts of a step, and the
+  verifying pass alone;
+- the tracer with just the room that a depth needs and with that for the deepest, in turns: the
+  memory alone; and llama-server with every layer on the device and with one layer off it, in
+  turns. Both are the memory page's, and its samples are taken where they are there;
 - full-size architectures without their weights.
 """
 
@@ -13,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from analysis import eviction, planner, report, shape_runs, sweep
-from analysis.arm_runs import measured
 from analysis.arms import Pair
 from analysis.engines import binary
 from analysis.folders import replaying
@@ -28,7 +29,7 @@ ACCEPTANCE_ARMS = {
 }
 MISSING = "This part was not measured here: {}"
 GIVEN = "as given"
-NO_TEXT = "the tracer accepts by the text alone, and acceptance was given here."
+_MEMORY = "memory_eviction"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Causes:
     chance: float  # of a single guess, over all workloads
     acceptance: Sweep
     tracer: Pair
+    room: Pair
     evicted: Pair
     emulated: bool  # whether the device of `evicted` is
     shapes: dict[str, Sweep]
@@ -53,9 +55,10 @@ def measure(page: PageParameters, notebook: str) -> Causes:
     chance = first_chance(page, notebook)
     acceptance = measure_acceptance(page, notebook, chance)
     tracer = measure_tracer(page, notebook)
+    room = eviction.measure_room(_as_memory_page(page), notebook, covered_by=_MEMORY)
     evicted, emulated = measure_evicted(page, notebook)
     shapes = shape_runs.measure(page, notebook)
-    return Causes(chance, acceptance, tracer, evicted, emulated, shapes)
+    return Causes(chance, acceptance, tracer, room, evicted, emulated, shapes)
 
 
 def first_chance(page: PageParameters, notebook: str) -> float:
@@ -92,17 +95,19 @@ def measure_acceptance(page: PageParameters, notebook: str, chance: float) -> Sw
 
 
 def measure_tracer(page: PageParameters, notebook: str) -> Pair:
-    """Measure the tracer as it is, with room held, and with rows that nobody drafted."""
-    if page.spec.synthetic_rates:
-        return Pair(None, None, NO_TEXT)
+    """Measure the tracer as it is, and with rows that nobody drafted."""
+    return eviction.measure_traced(page, notebook, more_arms=("rows",))
+
+
+def _as_memory_page(page: PageParameters) -> PageParameters:
+    """Return the page with what is measured of it as the memory page measures it."""
+    own = page.evicting
     spec = replace(
-        page.spec,
-        engine="tracer", server="", server_args=(), fit_target_mib=None, kv_unified=None, slots=1,
-        more_arms=("room", "rows"), room=max(page.spec.depths),
-        workloads=tuple(w for w in page.spec.workloads if w != "long") or page.spec.workloads,
-        lossless_prompts=0,
+        page.spec, depths=own.depths, workloads=own.workloads, prompts=max(own.prompts, 1),
+        rounds=own.rounds, lossless_prompts=0,
     )  # fmt: skip
-    return measured(spec, page, notebook)
+    tracing = replace(page.tracing, prompts=own.prompts, rounds=own.rounds)
+    return replace(page, spec=spec, tracing=tracing)
 
 
 def measure_evicted(page: PageParameters, notebook: str) -> tuple[Pair, bool]:
@@ -110,20 +115,13 @@ def measure_evicted(page: PageParameters, notebook: str) -> tuple[Pair, bool]:
 
     Returns the pair, and whether its device was emulated.
     """
-    own = page.evicting
-    emulated = True
-    if not own.prompts:
+    own, emulated = _as_memory_page(page), True
+    if not page.evicting.prompts:
         return Pair(None, None, "it was left out (evicted_prompts = 0)."), emulated
-    spec = replace(
-        page.spec, depths=own.depths, workloads=own.workloads, prompts=own.prompts,
-        rounds=own.rounds, lossless_prompts=0,
-    )  # fmt: skip
     pair = Pair(None, None)
-    kinds = (True, False) if replaying() else (not planner.devices(binary.probe(spec.server)),)
-    for emulated in kinds:
-        pair = eviction.measure_evicted(
-            replace(page, spec=spec), notebook, emulated=emulated, covered_by="memory_eviction"
-        )
+    real = None if replaying() else bool(planner.devices(binary.probe(own.spec.server)))
+    for emulated in (True, False) if real is None else (not real,):
+        pair = eviction.measure_evicted(own, notebook, emulated=emulated, covered_by=_MEMORY)
         if pair.there:
             break
     return pair, emulated

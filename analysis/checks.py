@@ -42,13 +42,11 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
 
 def listed(runs: Mapping[str, Sweep | None]) -> str:
     """Return the warnings of a page's runs of arms as a Markdown list, each with its run's name."""
-    found = [
-        f"{name}: {text}"
-        for name, sweep in runs.items()
-        if sweep is not None
-        for text in warnings(sweep, whole=False)
-    ]
-    return "\n".join(f"- {text}" for text in found) or "None."
+    found: dict[str, list[str]] = {}
+    for name, sweep in runs.items():
+        for text in warnings(sweep, whole=False) if sweep is not None else ():
+            found.setdefault(text, []).append(name)
+    return "\n".join(f"- {', '.join(names)}: {text}" for text, names in found.items()) or "None."
 
 
 def _given(sweep: Sweep) -> list[str]:

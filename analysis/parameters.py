@@ -44,12 +44,12 @@ class Planning:
 
 @dataclass(frozen=True)
 class Evicting:
-    """What is measured with a layer off the device, as the memory page measures it."""
+    """What is measured of memory and of a layer off the device, as the memory page does."""
 
     workloads: tuple[str, ...] = ("short", "code")
     depths: tuple[int, ...] = (0, 2, 5)
     prompts: int = 4  # of each workload; 0 leaves this part out
-    rounds: int = 5
+    rounds: int = 3
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def read(
         tolerance = 0.0
     if not 0 < tolerance <= 1:
         raise SpecError("`tolerance` must lie in (0, 1]", repr(names.get("tolerance")))
-    tracing = _tracing(given) if traces or plans else Tracing()
+    tracing = _tracing(given) if traces or plans or causes else Tracing()
     planning = _planning(given) if plans else Planning()
     evicting = _evicting(given) if causes else Evicting()
     shaping = _shaping(given) if causes else Shaping()
@@ -143,7 +143,9 @@ def read(
     unknown = sorted(set(given) - known)
     if unknown:
         more = {"machine", "machines_folder", "tolerance", "mix"}
-        more |= {f"traced_{f.name}" for f in fields(Tracing)} if traces or plans else set()
+        more |= (
+            {f"traced_{f.name}" for f in fields(Tracing)} if traces or plans or causes else set()
+        )
         more |= {f"plan_{f.name}" for f in fields(Planning)} if plans else set()
         more |= {f"evicted_{f.name}" for f in fields(Evicting)} if causes else set()
         more |= {f"shape_{f.name}" for f in fields(Shaping)} if causes else set()

@@ -2,16 +2,20 @@
 
     speed(n) = tokens(n) / step time(n),
     tokens(n) = 1 + a_1 + ... + a_n,
-    step time(n) = draft(n) + verify(n + 1 rows) + catch up(n + 1 rows) + rest(n).
+    step time(n) = draft(n) + head x pass(n + 1 rows) + catch up(n) + rest(n).
 
 ``a_k`` is read for each text from its drafts of other depths; positions that none of them reached
-follow the log-odds line of the workload (:mod:`analysis.acceptance`). The verifying pass as a
-function of its rows is measured apart, with rows that nobody drafted; between measured numbers of
-rows it is a straight line. Draft, catching up and rest are straight lines in depth.
+follow the log-odds line of the workload (:mod:`analysis.acceptance`). The trunk's pass as a
+function of its rows is measured apart, with rows that nobody drafted. It is a straight line unless
+the launches show a bend: where the F test for lack of fit (Fisher 1922) rejects the line at 5%, it
+is interpolated between the measured numbers of rows. ``head`` is how much dearer the pass is in a
+step that drafts: it comes after the head's own passes, which have used the caches, and hands its
+hidden vectors over. It is read from other depths, as one factor. Draft, catching up and rest are
+straight lines in depth. All layers are where they are in the measured runs.
 
 Leaving a depth out means that nothing drafted at that depth is used. A stricter check leaves out
-the verifying pass of its number of rows as well. At depth 0 the pass of one row *is* the speed,
-measured a second time.
+the pass of its number of rows as well. At depth 0 the pass of one row *is* the speed, measured a
+second time.
 
 Intervals are the delete-one jackknife's, over rounds and over prompts.
 """
@@ -26,9 +30,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import special
+from scipy import stats as scipy_stats
 
 from analysis import acceptance
 from analysis.pieces import PARTS, Pieces
+from analysis.report import Sweep
 from analysis.stats import LIKE_THESE, Component, Interval, Mean
 from analysis.tables import interval
 
@@ -37,28 +43,42 @@ Unit = tuple[str, object]
 
 
 @dataclass(frozen=True)
-class Costs:
-    """The parts of a step time as functions of depth, in ms."""
+class Pass:
+    """The trunk's pass by its rows, in ms."""
 
-    draft: tuple[float, float]  # at no guess, and for each
+    rows: tuple[float, ...]  # measured numbers of rows
+    pass_ms: tuple[float, ...]  # of those rows
+    line: tuple[float, float] | None  # its constant and slope, unless a bend was seen
+
+    def __call__(self, rows: float) -> float:
+        """Return the time of some rows; beyond those measured the last slope goes on."""
+        if self.line is not None:
+            return self.line[0] + self.line[1] * rows
+        x, y = self.rows, self.pass_ms
+        if rows > x[-1]:
+            return y[-1] + (rows - x[-1]) * (y[-1] - y[-2]) / (x[-1] - x[-2])
+        if rows < x[0]:
+            return y[0] + (rows - x[0]) * (y[1] - y[0]) / (x[1] - x[0])
+        return float(np.interp(rows, x, y))
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The parts of a step time as functions of depth, in ms; lines are a constant and a slope."""
+
+    draft: tuple[float, float]
     catch_up: tuple[float, float]
     rest: tuple[float, float]
-    rows: tuple[float, ...]  # measured numbers of rows
-    verify_ms: tuple[float, ...]  # of those rows
+    rest_alone: float  # where nothing is drafted
+    trunk: Pass
+    head: float  # by how much a pass is dearer in a step that drafts
 
     def step_ms(self, depth: int) -> float:
         """Return the time of a step at a depth."""
-        lines = [self.rest] + ([self.draft, self.catch_up] if depth else [])
-        return self.verify(depth + 1) + sum(a + b * depth for a, b in lines)
-
-    def verify(self, rows: int) -> float:
-        """Return the verifying pass of some rows; beyond those measured the last slope goes on."""
-        x, y = self.rows, self.verify_ms
-        if len(x) > 1 and rows > x[-1]:
-            return y[-1] + (rows - x[-1]) * (y[-1] - y[-2]) / (x[-1] - x[-2])
-        if len(x) > 1 and rows < x[0]:
-            return y[0] + (rows - x[0]) * (y[1] - y[0]) / (x[1] - x[0])
-        return float(np.interp(rows, x, y))
+        if not depth:
+            return self.trunk(1) + self.rest_alone
+        lines = (self.draft, self.catch_up, self.rest)
+        return self.head * self.trunk(depth + 1) + sum(a + b * depth for a, b in lines)
 
 
 def costs(pieces: Pieces, without: int | None = None, *, strict: bool = False) -> Costs:
@@ -74,13 +94,44 @@ def costs(pieces: Pieces, without: int | None = None, *, strict: bool = False) -
     rows = [d for d in with_rows if not (strict and d == without)]
     if not drafted or len(rows) < 2:
         raise ValueError("two drafted depths and three numbers of rows are needed")
-    return Costs(
-        _line(drafted, [_mean(pieces, "natural", d, "draft") for d in drafted]),
-        _line(drafted, [_mean(pieces, "natural", d, "catch up") for d in drafted]),
-        _line(rows, [_mean(pieces, "rows", d, "rest") for d in rows]),
-        tuple(d + 1 for d in rows),
-        tuple(_mean(pieces, "rows", d, "verify") for d in rows),
+    trunk = _pass(pieces, rows)
+    dearer = [math.log(_mean(pieces, "natural", d, "verify") / trunk(d + 1)) for d in drafted]
+    draft, catch_up, rest = (
+        _line(drafted, [_mean(pieces, "natural", d, part) for d in drafted])
+        for part in ("draft", "catch up", "rest")
     )
+    alone = _mean(pieces, "rows", rows[0], "rest")
+    return Costs(draft, catch_up, rest, alone, trunk, math.exp(sum(dearer) / len(dearer)))
+
+
+def _pass(pieces: Pieces, depths: list[int]) -> Pass:
+    """Return the pass by its rows, as a line where the launches do not show a bend."""
+    own = pieces.frame[(pieces.frame["arm"] == "rows") & pieces.frame["depth"].isin(depths)]
+    logs = own.assign(log=np.log(own["verify"].to_numpy(dtype=float)))
+    launches = logs.groupby(["depth", "round"])["log"].mean().unstack("round")
+    table = np.exp(launches.loc[depths].to_numpy(dtype=float))
+    x, y = np.array(depths, dtype=float) + 1, np.exp(np.nanmean(np.log(table), axis=1))
+    line = _straight(x, y, table)
+    return Pass(tuple(x.tolist()), tuple(y.tolist()), line)
+
+
+def _straight(x: Values, y: Values, table: Values) -> tuple[float, float] | None:
+    """Return the line through the means, or None where it does not fit the launches.
+
+    Relative errors are taken as equal: each mean weighs as one over its square.
+    """
+    if len(x) < 3:
+        return None
+    slope, constant = np.polyfit(x, y, 1, w=1 / y)
+    counts = (~np.isnan(table)).sum(axis=1)
+    off = float((counts * ((constant + slope * x - y) / y) ** 2).sum()) / (len(x) - 2)
+    spread = float(np.nansum((table / y[:, None] - 1) ** 2))
+    freedom = int(counts.sum()) - len(x)
+    if freedom < 1:
+        return None
+    noise = max(spread / freedom, 1e-12)
+    bent = off / noise > float(scipy_stats.f.ppf(0.95, len(x) - 2, freedom))
+    return None if bent else (float(constant), float(slope))
 
 
 def _mean(pieces: Pieces, arm: str, depth: int, part: str) -> float:
@@ -220,15 +271,20 @@ def _jackknife(values: list[float], unit: str) -> Component:
     return Component((n - 1) / n * squares, n - 1, unit)
 
 
-def table(checks: list[Check], strict: list[Check]) -> pd.DataFrame:
-    """Return the check by depth: predicted, measured, and how far off."""
+def table(checks: list[Check], strict: list[Check], server: Sweep) -> pd.DataFrame:
+    """Return the check by depth: predicted, measured, and how far off; llama-server's speed too."""
     rows = {}
+    name = list(server.groups())[-1]
     for check, harder in zip(checks, strict, strict=True):
+        there = server.has_speed(name, check.depth)
         rows[check.depth] = {
             "predicted tok/s": interval(check.interval("predicted")),
             "measured tok/s": interval(check.interval("measured")),
             "predicted / measured": interval(check.interval("error")),
             "its rows left out too": interval(harder.interval("error")),
+            "llama-server tok/s": interval(
+                server.cell(name, check.depth).interval("tok_s", LIKE_THESE) if there else None
+            ),
         }
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
 

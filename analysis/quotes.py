@@ -92,17 +92,6 @@ def public_memory() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
 
 
-def memory_source() -> str:
-    """Return where the public memory figures come from."""
-    quoted = data("public_depth_sweeps.csv").dropna(subset=["vram_used_mib"])
-    first = quoted.iloc[0]
-    hardware = str(first["hardware"]).split(" (")[0]
-    return (
-        f"{hardware}, {first['model']}, whose shape is that of Qwen3.6-27B; one slot, the context "
-        f"is not stated; source: {first['source']}."
-    )
-
-
 def one_alpha() -> pd.DataFrame:
     """Return what one constant chance, taken from depth 2, predicts at depth 5, and what is there.
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis import gallery, machine, model
+from analysis import gallery, machine, model, shape_models
 from analysis.errors import SpecError
 from analysis.folders import machines_folder
 from analysis.pages import SeriesError, names, page_parameters, root, run_notebook
 from analysis.parameters import PageParameters
+from analysis.records import Run
 from analysis.report import Sweep, sweep_of
 from analysis.sweep import find
 
@@ -39,6 +40,8 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
     "why_deeper_loses": {
         "rounds": 2,
         "prompts": 2,
+        "traced_prompts": 2,
+        "traced_rounds": 2,
         "evicted_depths": [0, 2],
         "evicted_rounds": 2,
         "evicted_prompts": 2,
@@ -109,13 +112,19 @@ def _check_model(folder: Path, page: PageParameters) -> None:
     path = model.resolve(page.spec.model)
     model.check_drafter(model.facts(path), page.spec.drafter, page.spec.depths)
     wanted = path.name
-    there = {r.run.model["name"] for r in gallery.runs(folder, "*")} - {wanted}
+    runs = [r.run for r in gallery.runs(folder, "*")]
+    there = {r.model["name"] for r in runs if not _beside(r)} - {wanted}
     if there:
         raise SeriesError(
             f"{folder.name} holds results of another model",
             ", ".join(sorted(there)),
             f"keep {wanted} in a folder of its own: --machine {folder.name}-NAME",
         )
+
+
+def _beside(run: Run) -> bool:
+    """Tell whether a run is of a shape that a page measures beside its own model."""
+    return run.notebook == "why_deeper_loses" and shape_models.named(run.spec["model"])
 
 
 def _draw(sweep: Sweep, tolerance: float, target: Path) -> None:

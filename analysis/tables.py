@@ -160,7 +160,7 @@ def provenance(sweep: Sweep) -> str:
             (
                 f"`{x.command}`"
                 for x in reversed(sweep.recorded.launches)
-                if x.depth == max(sweep.depths)
+                if x.depth == max(sweep.depths) and x.arm == spec["arm"]
             ),
             "–",
         ),

@@ -164,7 +164,7 @@ def acceptance_sentence(causes: Causes) -> str:
 
 def room_table(causes: Causes) -> pd.DataFrame:
     """Return the speed with room for the deepest draft against just enough, by depth."""
-    base, room = causes.tracer.both
+    base, room = causes.room.both
     rows = {
         depth: {
             f"speed with room for {max(base.depths)} against just enough, {scope}": interval(
@@ -210,7 +210,7 @@ def acceptances(causes: Causes, log: str = "") -> dict[str, tuple[float, ...]]:
     if "natural" in named(causes.acceptance):
         for workload, own in decay.positions(causes.acceptance).items():
             a = [own.a(k) for k in range(1, min(own.depth, deepest) + 1)]
-            found[f"the embedded model, {workload}"] = tuple(m.estimate for m in a if m)
+            found[f"{own_name(causes)}, {workload}"] = tuple(m.estimate for m in a if m)
     found[quotes.rates_name()] = quotes.public_rates(deepest)
     if log:
         chance = traffic_chance(log, causes.acceptance.recorded.path.parent)
@@ -241,10 +241,14 @@ def implied(causes: Causes, log: str = "") -> list[Implied]:
     ]
 
 
+def own_name(causes: Causes) -> str:
+    """Return the name of the page's own model."""
+    return str(causes.acceptance.recorded.run.model["name"]).removesuffix(".gguf")
+
+
 def growth_runs(causes: Causes) -> dict[str, Sweep]:
     """Return the runs whose step times are drawn together, this page's model first."""
-    own = str(causes.acceptance.recorded.run.model["name"]).removesuffix(".gguf")
-    return {own: causes.acceptance} | {
+    return {own_name(causes): causes.acceptance} | {
         f"{name} shape": run
         for name, run in causes.shapes.items()
         if not name.endswith(shape_runs.RANDOM)

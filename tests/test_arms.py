@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from scipy import stats as scipy_stats
 
-from analysis import arms, attribution, pieces, report, store, sweep
-from analysis.engines import binary
+from analysis import arms, attribution, model, pieces, report, store, sweep
+from analysis.engines import binary, choose
 from analysis.engines.flags import arguments
-from analysis.errors import SpecError
+from analysis.engines.tracer_process import TracerEngine
+from analysis.errors import EngineError, SpecError
 from analysis.pieces import PARTS, Pieces
 from analysis.records import Sample
 from analysis.report import Sweep
-from analysis.spec import SweepSpec
+from analysis.spec import SAMPLING, SweepSpec
 from analysis.sweep import measure, plan
 
 SMALL = SweepSpec(
@@ -136,6 +137,18 @@ def test_more_rows_cost_more(traced: Sweep) -> None:
     times = [own.at("rows", d)["verify"].min() for d in (0, 3)]
     assert times[1] > 1.2 * times[0]
     assert own.at("rows", 3)["draft"].min() < 0.05 * own.at("natural", 3)["draft"].min()
+
+
+def test_padding_needs_room(tmp_path: Path) -> None:
+    spec = replace(SMALL, engine="tracer", more_arms=("rows",))
+    log = tmp_path / "rows.log"
+    build = choose.probe(spec)
+    with choose.make(build, spec.at("rows"), 1, model.embedded_path(), log) as engine:
+        assert isinstance(engine, TracerEngine)
+        prompt = engine.tokenize("def add(a, b):")
+        engine.depth = 4  # rows for four tokens, in what was made for one
+        with pytest.raises(EngineError, match="deeper than the room"):
+            engine.complete(prompt, n_predict=16, temperature=0.0, seed=1, **SAMPLING)
 
 
 def test_measured_parts_sum_to_the_measured_speed(traced: Sweep) -> None:

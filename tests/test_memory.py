@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import memory, quotes
+from analysis import memory, public, quotes
 from analysis.engines import choose
 from analysis.errors import SpecError
 from analysis.memory import Layout
@@ -100,4 +100,4 @@ def test_the_public_memory_figures_step_as_the_law_says() -> None:
     assert len(steps) == 5
     assert sum(steps) / 5 == pytest.approx(149.625, abs=0.5)
     assert float(table["the rest"][1]) == pytest.approx(992, abs=1)
-    assert "qwen38-mtp" in quotes.memory_source()
+    assert "qwen38-mtp" in public.memory_source()

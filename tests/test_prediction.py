@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -10,13 +11,18 @@ import pytest
 
 from analysis import prediction
 from analysis.pieces import Pieces
+from analysis.report import sweep_of
+from analysis.store import Recorded
 from tests.test_attribution import counts
 
 CHANCES = (0.7, 0.6, 0.5, 0.4, 0.3)
 
 
 def made_up(
-    depths: tuple[int, ...] = (0, 1, 2, 3, 5), kink: float = 0.0, noise: float = 0.0
+    depths: tuple[int, ...] = (0, 1, 2, 3, 5),
+    kink: float = 0.0,
+    noise: float = 0.0,
+    head: float = 1.0,
 ) -> Pieces:
     """Return a run whose step times are lines; from four rows on a row costs `kink` more."""
     random = np.random.default_rng(1)
@@ -36,7 +42,7 @@ def made_up(
                                 "arm": arm, "workload": workload, "prompt_id": prompt,
                                 "depth": depth, "round": number, "tokens": tokens, "steps": 50,
                                 "draft": (0.5 + 1.5 * drafted) * factor if drafted else 0.0,
-                                "verify": verify * factor,
+                                "verify": verify * factor * (head if drafted else 1.0),
                                 "catch up": 1.0 * factor if drafted else 0.0,
                                 "rest": 0.5 * factor, "offered": offered, "accepted": accepted,
                             }
@@ -49,6 +55,18 @@ def test_a_depth_left_out_is_predicted_where_the_model_holds() -> None:
         # The chances fall along no line of log-odds, so that the deepest positions are off.
         assert check.off < (0.05 if check.depth == 5 else 1e-6), check
         assert check.interval("measured").estimate > 0
+
+
+def test_a_pass_that_is_dearer_beside_a_head_is_read_from_other_depths() -> None:
+    checks = prediction.leave_one_out(made_up(head=1.3))
+    assert max(c.off for c in checks if c.depth != 5) < 1e-6
+    assert prediction.costs(made_up(head=1.3), 2).head == pytest.approx(1.3)
+
+
+def test_a_bend_is_a_bend_only_where_the_launches_show_it() -> None:
+    assert prediction.costs(made_up()).trunk.line == pytest.approx((8.0, 2.0))
+    assert prediction.costs(made_up(kink=8.0, noise=0.01)).trunk.line is None
+    assert prediction.costs(made_up(kink=0.5, noise=0.3)).trunk.line is not None
 
 
 def test_a_kink_is_found_only_where_its_rows_were_measured() -> None:
@@ -86,9 +104,13 @@ def test_too_few_depths_are_refused() -> None:
         prediction.costs(made_up((0, 2)), without=2)
 
 
-def test_the_sentence_names_the_worst_depth() -> None:
+def test_the_sentence_names_the_worst_depth(make_recorded: Callable[..., Recorded]) -> None:
     checks = prediction.leave_one_out(made_up(kink=8.0))
     blind = prediction.leave_one_out(made_up(kink=8.0), strict=True)
     worst = max(blind, key=lambda c: c.off)
     assert f"at most {worst.off:.0%} (depth {worst.depth})" in prediction.sentence(checks, blind)
-    assert list(prediction.table(checks, blind).index) == [0, 1, 2, 3, 5]
+    server = sweep_of(make_recorded({0: 100.0, 2: 80.0}))
+    table = prediction.table(checks, blind, server)
+    assert list(table.index) == [0, 1, 2, 3, 5]
+    assert table.loc[3, "llama-server tok/s"] == "–"
+    assert str(table.loc[2, "llama-server tok/s"]).startswith("80")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis import attribution, causes, depth_limit, shape_runs, why_tables
+from analysis import attribution, causes, checks, depth_limit, shape_runs, why_tables
 from analysis.arms import Pair
 from analysis.causes import Causes
 from analysis.errors import SpecError
@@ -17,7 +17,8 @@ from tests.conftest import execute, outputs, replay
 
 TINY: dict[str, Any] = {
     "depths": [0, 1, 2], "workloads": ["short", "code"], "rounds": 2, "prompts": 2,
-    "n_predict": 40, "context": 1024, "evicted_depths": [0, 1], "evicted_workloads": ["short"],
+    "n_predict": 40, "context": 1024, "traced_prompts": 2, "traced_rounds": 2,
+    "traced_n_predict": 40, "evicted_depths": [0, 1], "evicted_workloads": ["short"],
     "evicted_prompts": 1, "evicted_rounds": 1, "shape_models": ["qwen3.5-0.8b:q4_k_m"],
     "shape_depths": [0, 1], "shape_rounds": 1, "shape_n_predict": 34, "machine": "tiny-box",
 }  # fmt: skip
@@ -80,6 +81,12 @@ def test_without_the_tracer_the_servers_own_split_is_shown(found: Causes) -> Non
     assert list(splits[-1].parts) == [attribution.TOKENS, attribution.STEP]
     assert "product of step time" in attribution.sentence(splits)
     assert attribution.eviction_splits(Pair(None, None, "no device")) == []
+
+
+def test_warnings_name_their_run_and_only_given_acceptance(found: Causes) -> None:
+    said = checks.listed({"The server": found.acceptance, **found.shapes})
+    assert "The server: Acceptance was given" not in said
+    assert "qwen3.5-0.8b:q4_k_m: Acceptance was given, not measured" in said
 
 
 def test_marks_lie_on_panels(found: Causes) -> None:
