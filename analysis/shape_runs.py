@@ -123,14 +123,31 @@ def implied_table(found: list[Implied]) -> pd.DataFrame:
 
 def sentence(found: list[Implied]) -> str:
     """Return the depth limit of each shape, as one sentence."""
-    alike: dict[tuple[str, str], list[str]] = {}
+    alike: dict[str, dict[str, list[str]]] = {}
     for i in found:
-        alike.setdefault((i.shape, listed(i.best)), []).append(i.acceptance)
-    told = [
-        f"{best} for {shape} with the acceptance of {' and of '.join(sources)}"
-        for (shape, best), sources in alike.items()
-    ]
-    return f"The depths that may be best by measured step times on this machine: {'; '.join(told)}."
+        alike.setdefault(i.shape, {}).setdefault(listed(i.best), []).append(i.acceptance)
+    told = []
+    for shape, by_best in alike.items():
+        sources = [f"{best} ({'; '.join(who)})" for best, who in by_best.items()]
+        told.append(f"{shape} {' or '.join(sources)}")
+    return (
+        "The depths that may be best by step times of this machine, by whose acceptance is taken: "
+        f"{'. '.join(told)}."
+    )
+
+
+def _contents(runs: Mapping[str, Sweep]) -> dict[tuple[str, int], Interval]:
+    """Return the ratio of the step times by shape and depth, where a shape ran with both."""
+    found = {}
+    for name, run in runs.items():
+        other = runs.get(name.removesuffix(RANDOM))
+        if other is None or not name.endswith(RANDOM):
+            continue
+        for depth in (d for d in run.depths if d in other.depths):
+            own, zeros = (r.mean("step_ms", "short", depth) for r in (run, other))
+            ratio = Mean(own.estimate - zeros.estimate, own.components + zeros.components)
+            found[name.removesuffix(RANDOM), depth] = ratio.interval(ON_THESE).map(math.exp)
+    return found
 
 
 def contents(runs: Mapping[str, Sweep]) -> pd.DataFrame | None:
@@ -138,23 +155,25 @@ def contents(runs: Mapping[str, Sweep]) -> pd.DataFrame | None:
 
     The two were not run in turns, so that a drift of the machine between them is in the ratio.
     """
-    rows = {}
-    for name, run in runs.items():
-        other = runs.get(name.removesuffix(RANDOM))
-        if other is None or not name.endswith(RANDOM):
-            continue
-        for depth in (d for d in run.depths if d in other.depths):
-            means = [r.mean("step_ms", "short", depth) for r in (run, other)]
-            ratio = Mean(
-                means[0].estimate - means[1].estimate, means[0].components + means[1].components
-            )
-            rows[name.removesuffix(RANDOM), depth] = {
-                "step time, random weights against zeros": interval(
-                    ratio.interval(ON_THESE).map(math.exp)
-                )
-            }
+    rows = {
+        cell: {"step time, random weights against zeros": interval(ratio)}
+        for cell, ratio in _contents(runs).items()
+    }
     if not rows:
         return None
     table = pd.DataFrame.from_dict(rows, orient="index")
     table.index = pd.MultiIndex.from_tuples(table.index, names=["shape", "depth"])
     return table
+
+
+def contents_sentence(runs: Mapping[str, Sweep]) -> str:
+    """Return whether random weights took another time than zeros, as one sentence."""
+    found = _contents(runs)
+    if not found:
+        return "No shape was run with both."
+    apart = [f"{s} at depth {d}" for (s, d), r in found.items() if r.low > 1 or r.high < 1]
+    said = f"differ for {', '.join(apart)}" if apart else "are not distinguishable at any depth"
+    return (
+        f"On this machine step times with random weights and with zeros {said}. The two were not "
+        "run in turns, so that a drift of the machine between them is in the ratio."
+    )

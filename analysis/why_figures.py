@@ -154,7 +154,7 @@ def limits(panels: Sequence[Panel], marks: Sequence[Mark]) -> Figure:
     """Draw the best depth over the chance of a guess and its cost, one panel a memory budget."""
     style()
     figure, grid = plt.subplots(
-        1, len(panels), figsize=(3.5 * len(panels), 4.0), sharey=True, squeeze=False
+        1, len(panels), figsize=(2.6 * len(panels), 3.5), sharey=True, squeeze=False
     )
     chance, slope = np.linspace(0.3, 0.99, 231), np.geomspace(0.01, 1.5, 241)
     deepest = depth_limit.DEEPEST

@@ -155,7 +155,7 @@ def acceptance_sentence(causes: Causes) -> str:
     if top is not None and top.high < 1:
         limit = " Even with every guess right it would lose: the step itself costs too much."
     elif top is not None and top.low > 1:
-        limit = " With every guess right it would win: what it lacks is acceptance."
+        limit = " Only with every guess right would it win."
     return (
         f"Depth {deepest} decodes at these multiples of depth 0: {', '.join(told)}; a single guess "
         f"is kept in {causes.chance:.0%} of the steps.{limit}"
