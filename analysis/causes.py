@@ -27,7 +27,6 @@ ACCEPTANCE_ARMS = {
     "synthetic": "every guess as good as the first",
     "perfect": "every guess accepted",
 }
-MISSING = "This part was not measured here: {}"
 GIVEN = "as given"
 _MEMORY = "memory_eviction"
 

@@ -15,6 +15,7 @@ CLOCK_DROP = 0.10
 UNSTABLE_SPREAD = 0.05  # relative standard deviation of a cell's rounds
 LOOPING, LOOP_TOKENS = 0.3, 64  # share of distinct runs of four tokens; shortest text judged
 PUBLISHED_ROUNDS, PUBLISHED_PROMPTS, PUBLISHED_LONG = 5, 8, 4
+PUBLISHED_LONG_TOKENS = 16384
 
 
 def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
@@ -232,6 +233,11 @@ def _quick(sweep: Sweep) -> list[str]:
         fewer.append(f"{spec['prompts']} prompts a workload instead of {PUBLISHED_PROMPTS}")
     if "long" in spec["workloads"] and spec["long_prompts"] < PUBLISHED_LONG:
         fewer.append(f"{spec['long_prompts']} long prompts instead of {PUBLISHED_LONG}")
+    if "long" in spec["workloads"] and spec["long_prompt_tokens"] < PUBLISHED_LONG_TOKENS:
+        fewer.append(
+            f"long prompts of {spec['long_prompt_tokens']:,} tokens instead of "
+            f"{PUBLISHED_LONG_TOKENS:,}"
+        )
     if spec["lossless_prompts"] == 0 and not _given(sweep):
         fewer.append("no greedy texts compared")
     return [f"A quick run: {', '.join(fewer)}. Intervals are wider."] if fewer else []

@@ -24,7 +24,9 @@ NOTEBOOKS = ("depth_sweep", "acceptance_decay", "memory_eviction", "why_deeper_l
 DATA_PAGES = {"front_page": "index", "other_hardware": "other_hardware"}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
-_FEWER: dict[str, Any] = {"prompts": 4, "long_prompts": 1, "n_predict": 128}
+_FEWER: dict[str, Any] = {
+    "prompts": 4, "long_prompts": 1, "long_prompt_tokens": 4096, "n_predict": 128,
+}  # fmt: skip
 QUICK: Mapping[str, Mapping[str, Any]] = {
     "depth_sweep": _FEWER | {"rounds": 3, "lossless_prompts": 0},
     "acceptance_decay": _FEWER | {"traced_prompts": 2, "traced_rounds": 2, "traced_p_min": [0.6]},
@@ -38,6 +40,7 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
         "traced_rounds": 2,
     },
     "why_deeper_loses": {
+        "depths": [0, 1, 2, 3],
         "rounds": 2,
         "prompts": 2,
         "traced_prompts": 2,

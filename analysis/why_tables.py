@@ -28,7 +28,7 @@ from analysis.pieces import Pieces
 from analysis.plan import Pool
 from analysis.report import Sweep
 from analysis.shape_runs import Implied
-from analysis.stats import LIKE_THESE, ON_THESE, SCOPES
+from analysis.stats import LIKE_THESE, ON_THESE
 from analysis.tables import interval
 
 NOTE_FITS = 2  # the deepest draft of the note that still fits
@@ -160,21 +160,6 @@ def acceptance_sentence(causes: Causes) -> str:
         f"Depth {deepest} decodes at these multiples of depth 0: {', '.join(told)}; a single guess "
         f"is kept in {causes.chance:.0%} of the steps.{limit}"
     )
-
-
-def room_table(causes: Causes) -> pd.DataFrame:
-    """Return the speed with room for the deepest draft against just enough, by depth."""
-    base, room = causes.room.both
-    rows = {
-        depth: {
-            f"speed with room for {max(base.depths)} against just enough, {scope}": interval(
-                arms.ratio(room, base, depth, scope)
-            )
-            for scope in SCOPES
-        }
-        for depth in base.depths
-    }
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
 
 
 def rows_table(pieces: Pieces, sweep: Sweep) -> pd.DataFrame:
