@@ -184,3 +184,22 @@ def layer_sentence(splits: list[Split], *, emulated: bool, scope: str = LIKE_THE
         told.append(f"{interval(found)} at depth {own.depth} ({word})")
     where = "the emulated device, which shows the mechanism alone," if emulated else "the device"
     return f"With depth and acceptance held, one layer off {where} is the factor {'; '.join(told)}."
+
+
+def moved(sweep: Sweep) -> str:
+    """Return which depths had other layers on the device than depth 0, or "" where none had.
+
+    A step time then holds what that costs; no part of the split has it alone.
+    """
+    own = sweep.timed.dropna(subset=["layers_on_device"])
+    places = {
+        int(str(depth)): sorted(set(at["layers_on_device"])) for depth, at in own.groupby("depth")
+    }
+    apart = {d: p for d, p in places.items() if p != places[min(places)]}
+    if not apart:
+        return ""
+    told = "; ".join(f"{', '.join(p)} at depth {d}" for d, p in sorted(places.items()))
+    return (
+        f"Layers left the device between these depths ({told}): the step times hold what that "
+        "costs, and the part of a layer off the device, measured apart, is in them."
+    )

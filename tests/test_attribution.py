@@ -159,6 +159,16 @@ def test_what_a_layer_off_the_device_adds_is_its_own_part(
     assert none.parts[attribution.PLACEMENT].estimate == pytest.approx(0, abs=1e-12)
 
 
+def test_layers_that_left_between_depths_are_said(make_recorded: Callable[..., Recorded]) -> None:
+    sweep = sweep_of(make_recorded({0: 100.0, 2: 80.0, 5: 40.0}))
+    assert attribution.moved(sweep) == ""
+    timed = sweep.timed.assign(
+        layers_on_device=["36/37" if d == 5 else "37/37" for d in sweep.timed["depth"]]
+    )
+    said = attribution.moved(replace(sweep, timed=timed))
+    assert "37/37 at depth 0; 37/37 at depth 2; 36/37 at depth 5" in said
+
+
 def test_the_servers_own_split_is_exact(make_recorded: Callable[..., Recorded]) -> None:
     sweep = sweep_of(make_recorded({0: 100.0, 2: 80.0}, launch_noise=0.05, prompt_noise=0.1))
     split = attribution.of_server(sweep, 0, 2)
