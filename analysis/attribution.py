@@ -22,7 +22,7 @@ from analysis.speculation import Steps
 from analysis.stats import LIKE_THESE, Interval, Mean, Table
 from analysis.tables import interval
 
-GUESSES, LOSS = "guesses, were they as good", "loss of acceptance"
+GUESSES, LOSS = "guesses all as good as the first", "loss of acceptance"
 TOKENS, STEP, PLACEMENT = "tokens per step", "step time", "layer off the device"
 SPEED = "speed"
 NOTE_DEPTH = 2  # the depth that the note chose
@@ -146,8 +146,9 @@ def sentence(splits: list[Split], scope: str = LIKE_THESE) -> str:
     share = (
         f", {deepest.parts[first].estimate / costs:.0%} of all that costs speed" if costs else ""
     )
+    engine = "In the tracer" if "verify" in deepest.parts else "In llama-server"
     return (
-        f"From depth {deepest.base} to {deepest.depth} the speed changes by the factor "
+        f"{engine}, from depth {deepest.base} to {deepest.depth}, speed changes by the factor "
         f"{interval(deepest.factor(SPEED, scope))}, which is the product of {', '.join(told)}. The "
         f"largest loss is {first}{share} (in logarithms)."
     )
@@ -181,6 +182,7 @@ def layer_sentence(splits: list[Split], *, emulated: bool, scope: str = LIKE_THE
     for own in splits:
         found = own.factor(PLACEMENT, scope)
         word = "slower" if found.high < 1 else "faster" if found.low > 1 else "not distinguishable"
+        word = word if math.isfinite(found.high) else "one launch can not tell"
         told.append(f"{interval(found)} at depth {own.depth} ({word})")
     where = "the emulated device, which shows the mechanism alone," if emulated else "the device"
     return f"With depth and acceptance held, one layer off {where} is the factor {'; '.join(told)}."

@@ -28,6 +28,7 @@ ACCEPTANCE_ARMS = {
     "perfect": "every guess accepted",
 }
 GIVEN = "as given"
+LEFT_OUT = "it was left out (evicted_prompts = 0)."
 _MEMORY = "memory_eviction"
 
 
@@ -36,6 +37,7 @@ class Causes:
     """All runs of the page."""
 
     chance: float  # of a single guess, over all workloads
+    single: Sweep | None  # where it was measured
     acceptance: Sweep
     tracer: Pair
     room: Pair
@@ -51,16 +53,18 @@ class Causes:
 
 def measure(page: PageParameters, notebook: str) -> Causes:
     """Measure what is not yet measured."""
-    chance = first_chance(page, notebook)
+    chance, single = first_chance(page, notebook)
     acceptance = measure_acceptance(page, notebook, chance)
     tracer = measure_tracer(page, notebook)
-    room = eviction.measure_room(_as_memory_page(page), notebook, covered_by=_MEMORY)
+    room = Pair(None, None, LEFT_OUT)
+    if page.evicting.prompts:
+        room = eviction.measure_room(_as_memory_page(page), notebook, covered_by=_MEMORY)
     evicted, emulated = measure_evicted(page, notebook)
     shapes = shape_runs.measure(page, notebook)
-    return Causes(chance, acceptance, tracer, room, evicted, emulated, shapes)
+    return Causes(chance, single, acceptance, tracer, room, evicted, emulated, shapes)
 
 
-def first_chance(page: PageParameters, notebook: str) -> float:
+def first_chance(page: PageParameters, notebook: str) -> tuple[float, Sweep | None]:
     """Measure how often a single guess is accepted, over all workloads of the page.
 
     Where acceptance is given, as for a model without weights, it is the first chance of that.
@@ -68,14 +72,16 @@ def first_chance(page: PageParameters, notebook: str) -> float:
     with acceptance held there keeps its name when this one is measured again.
     """
     if page.spec.synthetic_rates:
-        return page.spec.synthetic_rates[0]
+        return page.spec.synthetic_rates[0], None
     spec = replace(page.spec, depths=(0, 1), rounds=1, lossless_prompts=0)
     recorded = sweep.measure(
         spec, notebook, page.machine, page.machines_folder, covered_by="depth_sweep"
     )
-    own = report.sweep_of(recorded).timed
-    own = own[(own["depth"] == 1) & own["workload"].isin(page.spec.workloads)]
-    return round(float(own["draft_n_accepted"].sum() / own["draft_n"].sum()), 2)
+    single = report.sweep_of(recorded)
+    own = single.timed[
+        (single.timed["depth"] == 1) & single.timed["workload"].isin(page.spec.workloads)
+    ]
+    return round(float(own["draft_n_accepted"].sum() / own["draft_n"].sum()), 2), single
 
 
 def measure_acceptance(page: PageParameters, notebook: str, chance: float) -> Sweep:
@@ -116,7 +122,7 @@ def measure_evicted(page: PageParameters, notebook: str) -> tuple[Pair, bool]:
     """
     own, emulated = _as_memory_page(page), True
     if not page.evicting.prompts:
-        return Pair(None, None, "it was left out (evicted_prompts = 0)."), emulated
+        return Pair(None, None, LEFT_OUT), emulated
     pair = Pair(None, None)
     real = None if replaying() else bool(planner.devices(binary.probe(own.spec.server)))
     for emulated in (True, False) if real is None else (not real,):

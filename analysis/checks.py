@@ -36,7 +36,7 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
         *_cut_drafts(sweep),
         *([] if given else _texts(sweep, whole=whole)),
         *([] if given else _loops(sweep)),
-        *(_quick(sweep) if whole else []),
+        *(_quick(sweep) if whole else _single(sweep)),
     ]
     return found + list(sweep.recorded.notes)
 
@@ -222,6 +222,12 @@ def _loops(sweep: Sweep) -> list[str]:
         f"{len(names)} of {len(texts)} texts repeat themselves (less than {LOOPING:.0%} of their "
         f"runs of four tokens are different), which makes them easy to guess: {', '.join(names)}."
     ]
+
+
+def _single(sweep: Sweep) -> list[str]:
+    if _rounds(sweep) > 1:
+        return []
+    return ["One launch a depth: nothing here has an interval, and no difference is shown."]
 
 
 def _quick(sweep: Sweep) -> list[str]:

@@ -22,10 +22,11 @@ Grid = npt.NDArray[np.int_]
 
 @dataclass(frozen=True)
 class Mark:
-    """A place on the map: a chance, and a range of slopes."""
+    """A place on the map: ranges of the chance and of the slope."""
 
     name: str
-    chance: float
+    chance_low: float
+    chance_high: float
     slope_low: float
     slope_high: float
     fits: int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ class Findings:
     facts: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     fatal: list[str] = field(default_factory=list)
+    model: str = model.EMBEDDED
 
     @property
     def next_command(self) -> str:
@@ -32,12 +34,13 @@ class Findings:
             return "specdepth doctor --server PATH"
         if self.fatal:
             return "specdepth doctor --model PATH"
-        return "specdepth run --quick"
+        named = "" if self.model == model.EMBEDDED else f" --model {shlex.quote(self.model)}"
+        return f"specdepth run{named} --quick"
 
 
 def examine(model_path: str = model.EMBEDDED, server: str = "") -> Findings:
     """Look at machine, packages, server, bindings and model; never raises for what it finds."""
-    found = Findings()
+    found = Findings(model=model_path)
     here = machine.facts()
     found.facts["machine"] = f"{here.name}: {here.cpu}, {here.cores} cores, {here.memory_gib} GiB"
     found.facts["system"] = here.system

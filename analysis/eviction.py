@@ -7,6 +7,7 @@ separate, keeps the room of the deepest depth at every depth, in turns with just
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -175,6 +176,7 @@ def _told(pair: Pair, depths: tuple[int, ...]) -> list[str]:
         if found is not None:
             clear = "slower" if found.high < 1 else "faster" if found.low > 1 else ""
             word = clear or "not distinguishable"
+            word = word if math.isfinite(found.high) else "one launch can not tell"
             told.append(f"{interval(found)} times the speed at depth {depth} ({word})")
     return told
 

@@ -14,6 +14,7 @@ from analysis.folders import replaying
 from analysis.paths import last_part
 from analysis.quantization import Mix
 from analysis.spec import WORKLOADS, SweepSpec, coerce
+from analysis.speculation import MIN_TOKENS_FOR_SPEED
 from analysis.verdict import TOLERANCE
 
 _IPYTHON = {"In", "Out", "exit", "quit", "open", "get_ipython"}
@@ -158,10 +159,27 @@ def read(
     if log and not replaying() and not Path(log).expanduser().is_file():
         raise SpecError("`traffic_log` is no file", last_part(log), "give a llama-server log")
     where = Path(folder) if folder else None
+    spec = _of_shape(SweepSpec(**given))
+    _check_measurable(spec, causes=causes)
     return PageParameters(
-        _of_shape(SweepSpec(**given)), machine, where, tolerance, mix, tracing, planning, log,
+        spec, machine, where, tolerance, mix, tracing, planning, log,
         evicting, shaping,
     )  # fmt: skip
+
+
+def _check_measurable(spec: SweepSpec, *, causes: bool) -> None:
+    """Refuse what would be measured in full and then give no number."""
+    if spec.n_predict <= MIN_TOKENS_FOR_SPEED:
+        raise SpecError(
+            f"`n_predict` must be above {MIN_TOKENS_FOR_SPEED}: fewer tokens give no speed",
+            str(spec.n_predict),
+        )
+    if causes and max(spec.depths) == 0:
+        raise SpecError(
+            "`depths` must name a depth above 0: this page compares drafting with none",
+            str(list(spec.depths)),
+            "such as [0, 1, 2]",
+        )
 
 
 def _of_shape(spec: SweepSpec) -> SweepSpec:
@@ -216,9 +234,12 @@ def _planning(given: dict[str, Any]) -> Planning:
 def _evicting(given: dict[str, Any]) -> Evicting:
     """Take the parameters of the run with a layer off the device out of `given`."""
     evicting: Evicting = _group(given, Evicting, "evicted_")
-    if evicting.prompts < 0 or evicting.rounds < 1 or set(evicting.workloads) - set(WORKLOADS):
+    depths = min(evicting.depths, default=-1) >= 0
+    counts = evicting.prompts >= 0 and evicting.rounds >= 1
+    if not (depths and counts) or set(evicting.workloads) - set(WORKLOADS):
         raise SpecError(
-            "`evicted_prompts` must be at least 0, `evicted_rounds` at least 1, and "
+            "`evicted_prompts` must be at least 0, `evicted_rounds` at least 1, `evicted_depths` "
+            "name depths from 0 on, and "
             f"`evicted_workloads` out of {', '.join(WORKLOADS)}",
             str(evicting),
         )
@@ -230,10 +251,11 @@ def _shaping(given: dict[str, Any]) -> Shaping:
     shaping: Shaping = _group(given, Shaping, "shape_")
     for model in shaping.models:
         shape_models.parse(f"{shape_models.PREFIX}{model}")
-    if shaping.rounds < 1 or shaping.prompts < 1 or not shaping.depths or min(shaping.depths) < 0:
+    depths = max(shaping.depths, default=0) > 0 and min(shaping.depths) >= 0
+    if shaping.rounds < 1 or shaping.prompts < 1 or not depths:
         raise SpecError(
-            "`shape_rounds` and `shape_prompts` must be at least 1, `shape_depths` name depths "
-            "from 0 on",
+            "`shape_rounds` and `shape_prompts` must be at least 1, `shape_depths` name a depth "
+            "above 0",
             str(shaping),
         )
     return shaping

@@ -38,6 +38,7 @@ from analysis.report import Sweep
 from analysis.stats import LIKE_THESE, Component, Interval, Mean
 from analysis.tables import interval
 
+TOO_FEW = "it needs more drafted depths, rounds or prompts."
 Values = npt.NDArray[np.float64]
 Unit = tuple[str, object]
 
@@ -293,7 +294,8 @@ def sentence(checks: list[Check], strict: list[Check]) -> str:
     """Return how far the prediction was off, as one sentence."""
     worst, harder = (max(own, key=lambda c: c.off) for own in (checks, strict))
     return (
-        f"Predicted from its pieces without itself, the speed of a depth is off by at most "
-        f"{worst.off:.0%} (depth {worst.depth}); where its number of rows is left out as well, by "
-        f"at most {harder.off:.0%} (depth {harder.depth})."
+        "Predicted from its pieces without itself, the tracer's speed at a depth is off by at "
+        f"most {worst.off:.0%} (depth {worst.depth}: predicted / measured "
+        f"{interval(worst.interval('error'))}); where its number of rows is left out as well, by "
+        f"at most {harder.off:.0%} (depth {harder.depth}: {interval(harder.interval('error'))})."
     )

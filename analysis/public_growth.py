@@ -154,12 +154,13 @@ def _to(depth: int) -> str:
 def sentence() -> str:
     """Return the growth of step time beside the note's, as one sentence."""
     ours, cards = note.step_growth(rounding=True), of_cards()
-    told = [f"{cards[d].text(1)} times to depth {d} ({ours[d].text(1)} in the note)" for d in cards]
+    told = [f"{cards[d].text(2)} times to depth {d} ({ours[d].text(2)} in the note)" for d in cards]
     slow = [g for g in growths() if g.hardware not in sweeps().query("kind == 'card'").index]
     last = max(slow, key=lambda g: g.depth)
     return (
         f"From depth {BASE}, step time grew on graphics cards with memory to spare by "
-        f"{', '.join(told)}. On {name(last.hardware)}, which has unified memory and where "
+        f"{', '.join(told)}; where a document states only a range of acceptance, that of another "
+        f"sweep is borrowed. On {name(last.hardware)}, which has unified memory and where "
         f"everything fits too, it grew {last.step.text(1)} times to depth {last.depth}: verifying "
         f"more tokens has a price of its own, which differs by device."
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from analysis import gallery, machine, model, shape_models
 from analysis.errors import SpecError
-from analysis.folders import machines_folder
+from analysis.folders import MACHINES_VARIABLE, machines_folder
 from analysis.pages import SeriesError, names, page_parameters, root, run_notebook
 from analysis.parameters import PageParameters
 from analysis.records import Run
@@ -101,6 +101,14 @@ def run_series(
     asked = {n: page_parameters(n, given[n]) for n in notebooks}
     for page in asked.values():
         _check_model(folder, page)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SeriesError(
+            "the machine's folder can not be made",
+            f"{folder}: {error.strerror}",
+            f"choose another folder for the machines ({MACHINES_VARIABLE})",
+        ) from None
     pages = [run_notebook(n, given[n], folder / f"{n}.ipynb", f"{name} {n}") for n in notebooks]
     if "depth_sweep" not in asked:
         return Made(pages, None, 0.0)

@@ -115,7 +115,7 @@ def implied_table(found: list[Implied]) -> pd.DataFrame:
         }
         for i in found
     }
-    table = pd.DataFrame.from_dict(rows, orient="index").fillna("–")
+    table = pd.DataFrame.from_dict(rows, orient="index")
     if not table.empty:
         table.index = pd.MultiIndex.from_tuples(table.index, names=["shape", "acceptance of"])
     return table

@@ -182,13 +182,15 @@ def limits(panels: Sequence[Panel], marks: Sequence[Mark]) -> Figure:
 
 
 def _mark(axes: Axes, mark: Mark, marker: str) -> None:
-    middle = math.sqrt(mark.slope_low * mark.slope_high)
-    axes.plot([mark.chance] * 2, [mark.slope_low, mark.slope_high], color="white", lw=4)
-    axes.plot([mark.chance] * 2, [mark.slope_low, mark.slope_high], color="black", lw=1.8)
-    axes.plot(mark.chance, middle, marker, color="black", mfc="white", ms=7, mew=1.5)
-    right = mark.chance > 0.6
+    slope = math.sqrt(mark.slope_low * mark.slope_high)
+    chance = (mark.chance_low + mark.chance_high) / 2
+    for color, width in (("white", 4.0), ("black", 1.8)):
+        axes.plot([chance] * 2, [mark.slope_low, mark.slope_high], color=color, lw=width)
+        axes.plot([mark.chance_low, mark.chance_high], [slope] * 2, color=color, lw=width)
+    axes.plot(chance, slope, marker, color="black", mfc="white", ms=7, mew=1.5)
+    right = chance > 0.6
     axes.annotate(
-        mark.name, (mark.chance, middle), textcoords="offset points",
+        mark.name, (chance, slope), textcoords="offset points",
         xytext=(-8 if right else 8, 6), ha="right" if right else "left", fontsize=8,
         bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.85},
     )  # fmt: skip

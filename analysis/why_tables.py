@@ -75,15 +75,14 @@ def marks(causes: Causes) -> list[Mark]:
         for d in sweep.depths
         if d > 0
     ]
-    here = Mark("this machine", causes.chance, min(slopes), max(slopes), None)
-    alpha = geometric.alpha_of(note.rates()[NOTE_FITS].low, NOTE_FITS)
+    here = Mark("this machine", causes.chance, causes.chance, min(slopes), max(slopes), None)
+    chances = [geometric.alpha_of(rate.low, depth) for depth, rate in note.rates().items()]
     cards = _slopes(public_growth.of_cards())
+    places = (min(chances), max(chances), cards.low, cards.high)
     return [
         here,
-        *(
-            Mark(name, alpha, cards.low, cards.high, fits)
-            for name, fits in (("the note's card", NOTE_FITS), ("the note's, did all fit", None))
-        ),
+        Mark("the note's card", *places, NOTE_FITS),
+        Mark("the note, all fitting", *places, None),
     ]
 
 
@@ -99,22 +98,33 @@ def _slopes(growth: dict[int, Bounds]) -> Bounds:
     return Bounds(low, high)
 
 
+def map_question(planning: Planning | None = None) -> str:
+    """Return what the panels' budgets are of, as one sentence."""
+    asked = planning or Planning()
+    return (
+        f"Budgets are those of {asked.shape} in {asked.quantization}, {asked.context:,} tokens of "
+        f"context and {asked.slots} slots, by the closed form. The note's chances are those that "
+        f"its two acceptance figures give, its slopes those of public cards of the same shape. The "
+        f"map goes on to depth {depth_limit.DEEPEST}."
+    )
+
+
 def map_sentence(causes: Causes) -> str:
     """Return where the map puts this machine and the note's card, as one sentence."""
+    of_budget = {panel.fits: panel for panel in panels()}
     told = []
     for mark in marks(causes):
-        for panel in panels():
-            if panel.fits == mark.fits:
-                ends = {
-                    int(depth_limit.best(mark.chance, slope, panel))
-                    for slope in (mark.slope_low, mark.slope_high)
-                }
-                best = f"{min(ends)}" if len(ends) == 1 else f"{min(ends)} to {max(ends)}"
-                told.append(f"{best} for {mark.name}")
+        ends = [
+            int(depth_limit.best(chance, slope, of_budget[mark.fits]))
+            for chance in (mark.chance_low, mark.chance_high)
+            for slope in (mark.slope_low, mark.slope_high)
+        ]
+        best = f"{min(ends)}" if len(set(ends)) == 1 else f"{min(ends)} to {max(ends)}"
+        told.append(f"{mark.name}: {best}")
     return (
-        f"By the model of the map, with a layer off the device lengthening a step by "
-        f"{penalty().text(2)} of itself (the note against public cards), the best depth is "
-        f"{', '.join(told)}."
+        "Best depth by a model with one chance for all guesses, one price for each, and a layer "
+        f"off the device that lengthens a step by {penalty().text(2)} of itself (what the note "
+        f"paid beyond public cards): {'; '.join(told)}."
     )
 
 
@@ -128,7 +138,7 @@ def acceptance_arms(causes: Causes) -> pd.DataFrame:
             for arm, name in named(sweep).items()
         }
         group = list(sweep.groups())[-1]
-        row["step time against depth 0"] = interval(
+        row["step time as measured, against depth 0"] = interval(
             sweep.relative("step_ms", group, depth, 0, LIKE_THESE)
         )
         rows[depth] = row
@@ -157,8 +167,8 @@ def acceptance_sentence(causes: Causes) -> str:
     elif top is not None and top.low > 1:
         limit = " Only with every guess right would it win."
     return (
-        f"Depth {deepest} decodes at these multiples of depth 0: {', '.join(told)}; a single guess "
-        f"is kept in {causes.chance:.0%} of the steps.{limit}"
+        f"In llama-server depth {deepest} decodes at these multiples of depth 0: "
+        f"{', '.join(told)}; a single guess is kept in {causes.chance:.0%} of the steps.{limit}"
     )
 
 
@@ -195,7 +205,10 @@ def acceptances(causes: Causes, log: str = "") -> dict[str, tuple[float, ...]]:
     if "natural" in named(causes.acceptance):
         for workload, own in decay.positions(causes.acceptance).items():
             a = [own.a(k) for k in range(1, min(own.depth, deepest) + 1)]
-            found[f"{own_name(causes)}, {workload}"] = tuple(m.estimate for m in a if m)
+            kept = [1.0, *(m.estimate for m in a if m)]
+            while len(kept) <= deepest:  # beyond what was measured the last chance goes on
+                kept.append(kept[-1] * (kept[-1] / kept[-2] if len(kept) > 1 and kept[-2] else 0))
+            found[f"{own_name(causes)}, {workload}"] = tuple(kept[1:])
     found[quotes.rates_name()] = quotes.public_rates(deepest)
     if log:
         chance = traffic_chance(log, causes.acceptance.recorded.path.parent)
@@ -218,11 +231,12 @@ def traffic_chance(log: str, samples: Path) -> float | None:
 
 def implied(causes: Causes, log: str = "") -> list[Implied]:
     """Return what each shape would do with each acceptance, by its real step times."""
+    measured = acceptances(causes, log)
     return [
         shape_runs.implied(run, name, source, rates)
         for name, run in causes.shapes.items()
         if not name.endswith(shape_runs.RANDOM)
-        for source, rates in acceptances(causes, log).items()
+        for source, rates in measured.items()
     ]
 
 

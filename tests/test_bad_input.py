@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis import model
+from analysis.doctor import Findings
 from analysis.pages import page_parameters
 
 
@@ -66,3 +67,22 @@ def test_a_page_has_its_own_parameters_only() -> None:
         page_parameters("acceptance_decay", {"traced_p_min": [1.5]})
     with pytest.raises(SpecError, match=r"`traffic_log` is no file.*x\.log"):
         page_parameters("acceptance_decay", {"traffic_log": "/nowhere/x.log"})
+
+
+def test_a_machines_folder_that_can_not_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    done = subprocess.run(
+        [sys.executable, "-m", "analysis.cli", "run", "--notebooks", "depth_sweep"],
+        capture_output=True, text=True,
+        env=os.environ | {"SPECDEPTH_MACHINES": str(tmp_path / "file")},
+    )  # fmt: skip
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert "the machine's folder can not be made" in line
+    assert "SPECDEPTH_MACHINES" in line
+
+
+def test_the_next_command_keeps_the_model() -> None:
+    assert Findings().next_command == "specdepth run --quick"
+    named = Findings(model="/models/my model.gguf")
+    assert named.next_command == "specdepth run --model '/models/my model.gguf' --quick"

@@ -68,6 +68,20 @@ def test_a_shape_is_best_where_its_tokens_are_worth_its_steps(found: Causes) -> 
     assert certain.ratios[1].estimate == pytest.approx(2 * none.ratios[1].estimate)
 
 
+def test_what_is_left_out_says_so(found: Causes) -> None:
+    alone = causes.measure(page(evicted_prompts=0), "why_deeper_loses")
+    assert alone.room.why == alone.evicted.why == causes.LEFT_OUT
+    assert alone.acceptance.recorded.path == found.acceptance.recorded.path
+
+
+def test_one_launch_shows_no_difference(found: Causes) -> None:
+    once = replace(found.acceptance, timed=found.acceptance.timed.query("round == 0"))
+    assert "no difference is shown" in checks.listed({"once": once})
+    assert "no difference is shown" not in checks.listed({"twice": found.acceptance})
+    splits = attribution.eviction_splits(found.evicted)
+    assert "one launch can not tell" in attribution.layer_sentence(splits, emulated=True)
+
+
 def test_nbval_replays_the_page(executed: Path, machines: Path) -> None:
     done = replay(executed, machines)
     assert done.returncode == 0, done.stdout[-3000:]
@@ -93,11 +107,11 @@ def test_marks_lie_on_panels(found: Causes) -> None:
     fits = {p.fits for p in why_tables.panels()}
     marks = why_tables.marks(found)
     assert {m.fits for m in marks} <= fits
-    assert marks[0].chance == found.chance
+    assert marks[0].chance_low == marks[0].chance_high == found.chance
     assert all(0 < m.slope_low <= m.slope_high for m in marks)
     note = next(m for m in marks if m.fits == why_tables.NOTE_FITS)
     (panel,) = (p for p in why_tables.panels() if p.fits == note.fits)
-    assert int(depth_limit.best(note.chance, note.slope_low, panel)) == why_tables.NOTE_FITS
+    assert int(depth_limit.best(note.chance_high, note.slope_low, panel)) == why_tables.NOTE_FITS
 
 
 @pytest.mark.parametrize(
@@ -106,6 +120,10 @@ def test_marks_lie_on_panels(found: Causes) -> None:
         ({"shape_models": ["gpt-9"]}, "no shape called gpt-9"),
         ({"shape_models": ["qwen3.5-0.8b:q9"]}, "no quantization called q9"),
         ({"shape_rounds": 0}, "shape_rounds"),
+        ({"shape_depths": [0]}, "`shape_depths` name a depth above 0"),
+        ({"evicted_depths": []}, "`evicted_depths` name depths"),
+        ({"depths": [0]}, "`depths` must name a depth above 0"),
+        ({"n_predict": 32}, "`n_predict` must be above 32"),
         ({"evicted_prompts": -1}, "evicted_prompts"),
         ({"evicted_workloads": ["poems"]}, "evicted_workloads"),
         ({"evicted_sloths": 2}, "unknown parameter evicted_sloths"),
