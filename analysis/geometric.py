@@ -10,8 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-from analysis.stats import Interval
-
 
 def rate_of(alpha: float, depth: int) -> float:
     """Return the acceptance rate (accepted / drafted) at a depth under a constant alpha."""
@@ -31,12 +29,3 @@ def alpha_of(rate: float, depth: int) -> float:
     if rate in (0.0, 1.0):
         return rate
     return float(optimize.brentq(lambda a: rate_of(a, depth) - rate, 0.0, 1.0))
-
-
-def predicted(rate: float, depth: int, other: int, rounding: float) -> Interval:
-    """Return the rate at another depth, were alpha constant, with the reach of the rounding.
-
-    `rounding` is half a unit of the printed rate's last digit.
-    """
-    rates = (rate, max(rate - rounding, 0.0), min(rate + rounding, 1.0))
-    return Interval(*(rate_of(alpha_of(r, depth), other) for r in rates))

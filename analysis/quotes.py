@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import geometric, memory, shapes
+from analysis.stats import Interval
 
 _RATED = "RTX 5090 (row C, power cap 600 W)"  # the rates that a shape without weights is given
 
@@ -92,6 +93,15 @@ def public_memory() -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
 
 
+def predicted(rate: float, depth: int, other: int, rounding: float) -> Interval:
+    """Return the rate at another depth, were alpha constant, with the reach of the rounding.
+
+    `rounding` is half a unit of the printed rate's last digit.
+    """
+    rates = (rate, max(rate - rounding, 0.0), min(rate + rounding, 1.0))
+    return Interval(*(geometric.rate_of(geometric.alpha_of(r, depth), other) for r in rates))
+
+
 def one_alpha() -> pd.DataFrame:
     """Return what one constant chance, taken from depth 2, predicts at depth 5, and what is there.
 
@@ -109,7 +119,7 @@ def one_alpha() -> pd.DataFrame:
         stated = str(own["source"].iloc[0])
         source, _, document = stated.partition(", " if ", " in stated else " ")
         digits = 2 if name.startswith("the note") else 3
-        at_5 = geometric.predicted(rates[2], 2, 5, 0.5 * 10**-digits)
+        at_5 = predicted(rates[2], 2, 5, 0.5 * 10**-digits)
         rows[name] = {
             "rate at depth 2": f"{rates[2]:.{digits}f}",
             "constant chance from it": f"{geometric.alpha_of(rates[2], 2):.3f}",
@@ -124,7 +134,7 @@ def one_alpha() -> pd.DataFrame:
 def note_sentence() -> str:
     """Return what one constant chance makes of the note's two figures, as one sentence."""
     rates = note_acceptance().set_index("n_max")["acceptance"]
-    at_5 = geometric.predicted(rates[2], 2, 5, 0.005)
+    at_5 = predicted(rates[2], 2, 5, 0.005)
     inside = at_5.low <= rates[5] <= at_5.high
     measured = [
         f"{own.set_index('n_max')['acceptance'][2]:.0%} to "

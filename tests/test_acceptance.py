@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import acceptance, geometric, stats
+from analysis import acceptance, geometric, quotes, stats
 
 Drafts = list[tuple[int, int]]  # offered, accepted
 
@@ -129,7 +129,7 @@ def test_alpha_and_rate_are_inverse(alpha: float, depth: int) -> None:
 def test_the_notes_figures_do_not_fit_one_alpha() -> None:
     """DESIGN: alpha from 76% at depth 2 is 0.83 and predicts 59% at depth 5."""
     assert geometric.alpha_of(0.76, 2) == pytest.approx(0.83, abs=0.005)
-    at_5 = geometric.predicted(0.76, 2, 5, 0.005)
+    at_5 = quotes.predicted(0.76, 2, 5, 0.005)
     assert at_5.estimate == pytest.approx(0.59, abs=0.005)
     assert at_5.low > 0.41
 

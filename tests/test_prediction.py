@@ -108,7 +108,7 @@ def test_the_sentence_names_the_worst_depth(make_recorded: Callable[..., Recorde
     checks = prediction.leave_one_out(made_up(kink=8.0))
     blind = prediction.leave_one_out(made_up(kink=8.0), strict=True)
     worst = max(blind, key=lambda c: c.off)
-    assert f"at most {worst.off:.0%} (depth {worst.depth})" in prediction.sentence(checks, blind)
+    assert f"at most {worst.off:.0%} (depth {worst.depth}:" in prediction.sentence(checks, blind)
     server = sweep_of(make_recorded({0: 100.0, 2: 80.0}))
     table = prediction.table(checks, blind, server)
     assert list(table.index) == [0, 1, 2, 3, 5]

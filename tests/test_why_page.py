@@ -12,7 +12,8 @@ from analysis import attribution, causes, checks, depth_limit, shape_runs, why_t
 from analysis.arms import Pair
 from analysis.causes import Causes
 from analysis.errors import SpecError
-from analysis.parameters import PageParameters, read
+from analysis.pages import page_parameters
+from analysis.parameters import PageParameters
 from tests.conftest import execute, outputs, replay
 
 TINY: dict[str, Any] = {
@@ -25,8 +26,7 @@ TINY: dict[str, Any] = {
 
 
 def page(**more: Any) -> PageParameters:
-    given = {k: v for k, v in TINY.items() if k != "machine"} | {"lossless_prompts": 0} | more
-    return replace(read(given, causes=True), machine="tiny-box")
+    return page_parameters("why_deeper_loses", TINY | more)
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +126,7 @@ def test_marks_lie_on_panels(found: Causes) -> None:
         ({"n_predict": 32}, "`n_predict` must be above 32"),
         ({"evicted_prompts": -1}, "evicted_prompts"),
         ({"evicted_workloads": ["poems"]}, "evicted_workloads"),
-        ({"evicted_sloths": 2}, "unknown parameter evicted_sloths"),
+        ({"evicted_sloths": 2}, "no parameter evicted_sloths"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(given: dict[str, Any], said: str) -> None:
