@@ -81,7 +81,12 @@ def test_a_kink_is_found_only_where_its_rows_were_measured() -> None:
 def test_the_left_out_depth_is_not_looked_at() -> None:
     pieces = made_up()
     own = pieces.frame.copy()
-    own.loc[(own["depth"] == 3) & (own["arm"] == "natural"), ["draft", "verify"]] *= 7.0
+    there = (own["depth"] == 3) & (own["arm"] == "natural")
+    own.loc[there, ["draft", "verify"]] *= 7.0
+    own["accepted"] = [
+        counted * 0 if spoil else counted
+        for counted, spoil in zip(own["accepted"], there, strict=True)
+    ]
     spoiled = prediction.leave_one_out(Pieces(own))
     before = {c.depth: c.interval("predicted").estimate for c in prediction.leave_one_out(pieces)}
     after = {c.depth: c for c in spoiled}
