@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis import speculation, stats
+from analysis import note, speculation, stats
 from analysis.arms import Pair
 from analysis.pieces import PARTS, Pieces
 from analysis.report import Sweep
@@ -25,7 +25,6 @@ from analysis.tables import interval
 GUESSES, LOSS = "guesses all as good as the first", "loss of acceptance"
 TOKENS, STEP, PLACEMENT = "tokens per step", "step time", "layer off the device"
 SPEED = "speed"
-NOTE_DEPTH = 2  # the depth that the note chose
 
 
 @dataclass(frozen=True)
@@ -161,8 +160,8 @@ def page_splits(sweep: Sweep, pieces: Pieces | None) -> list[Split]:
     """
     depths = pieces.depths if pieces else sweep.depths
     pairs = [(0, d) for d in depths if d > 0]
-    if NOTE_DEPTH in depths and depths[-1] > NOTE_DEPTH:
-        pairs.append((NOTE_DEPTH, depths[-1]))
+    if note.BASE in depths and depths[-1] > note.BASE:
+        pairs.append((note.BASE, depths[-1]))
     if pieces:
         return [of_tracer(pieces, *pair) for pair in pairs]
     return [of_server(sweep, *pair) for pair in pairs]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from analysis import eviction, planner, report, shape_runs, sweep
+from analysis.arm_runs import traced
 from analysis.arms import Pair
 from analysis.engines import binary
 from analysis.folders import replaying
@@ -55,7 +56,7 @@ def measure(page: PageParameters, notebook: str) -> Causes:
     """Measure what is not yet measured."""
     chance, single = first_chance(page, notebook)
     acceptance = measure_acceptance(page, notebook, chance)
-    tracer = measure_tracer(page, notebook)
+    tracer = traced(page, notebook, more_arms=("rows",))
     room = Pair(None, None, LEFT_OUT)
     if page.evicting.prompts:
         room = eviction.measure_room(_as_memory_page(page), notebook, covered_by=_MEMORY)
@@ -97,11 +98,6 @@ def measure_acceptance(page: PageParameters, notebook: str, chance: float) -> Sw
         spec = replace(own, more_arms=("synthetic", "perfect"), synthetic_rates=rates)
     recorded = sweep.measure(spec, notebook, page.machine, page.machines_folder)
     return report.sweep_of(recorded)
-
-
-def measure_tracer(page: PageParameters, notebook: str) -> Pair:
-    """Measure the tracer as it is, and with rows that nobody drafted."""
-    return eviction.measure_traced(page, notebook, more_arms=("rows",))
 
 
 def _as_memory_page(page: PageParameters) -> PageParameters:

@@ -54,13 +54,3 @@ def best(chance: npt.ArrayLike, slope: npt.ArrayLike, panel: Panel, deepest: int
     """Return the best depth up to `deepest`; the shallowest of equals."""
     speeds = [speed(chance, slope, n, panel.fits, panel.penalty) for n in range(deepest + 1)]
     return np.asarray(np.argmax(np.stack(np.broadcast_arrays(*speeds)), axis=0))
-
-
-def slope_of(growth: dict[int, float]) -> float:
-    """Return the slope that fits step times against depth 0 best, by least squares.
-
-    `growth` holds the step time of each depth over that of depth 0.
-    """
-    depths = np.array([d for d in growth if d > 0], dtype=float)
-    extra = np.array([growth[int(d)] - 1 for d in depths])
-    return float((depths * extra).sum() / (depths**2).sum())

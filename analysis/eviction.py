@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
 from analysis import arms, model, stats
-from analysis.arm_runs import measured
+from analysis.arm_runs import measured, traced
 from analysis.arms import Pair
 from analysis.parameters import PageParameters
 from analysis.placement import ALL, PARTIAL, is_host
@@ -50,26 +49,7 @@ def measure_evicted(
 def measure_room(page: PageParameters, notebook: str, *, covered_by: str = "") -> Pair:
     """Measure the second run, up to the deepest depth of the page."""
     room = max(page.spec.depths)
-    return measure_traced(page, notebook, more_arms=("room",), room=room, covered_by=covered_by)
-
-
-def measure_traced(
-    page: PageParameters, notebook: str, *, covered_by: str = "", **arms_of_run: Any
-) -> Pair:
-    """Measure arms of the tracer, at the depths of the page and as often as its tracer runs."""
-    tracing = page.tracing
-    if page.spec.synthetic_rates:
-        return Pair(None, None, "the tracer can not do acceptance that is given (arm synthetic).")
-    if not tracing.prompts:
-        return Pair(None, None, "the tracer was left out (traced_prompts = 0).")
-    spec = replace(
-        page.spec,
-        engine="tracer", server="", server_args=(), fit_target_mib=None, kv_unified=None, slots=1,
-        workloads=tuple(w for w in page.spec.workloads if w != "long") or page.spec.workloads,
-        prompts=tracing.prompts, rounds=tracing.rounds, n_predict=tracing.n_predict,
-        lossless_prompts=0, **arms_of_run,
-    )  # fmt: skip
-    return measured(spec, page, notebook, covered_by)
+    return traced(page, notebook, more_arms=("room",), room=room, covered_by=covered_by)
 
 
 def placements(pair: Pair) -> pd.DataFrame:

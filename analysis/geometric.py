@@ -6,6 +6,8 @@ Source: Leviathan, Kalman and Matias, Fast Inference from Transformers via Specu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 from scipy import optimize
@@ -29,3 +31,15 @@ def alpha_of(rate: float, depth: int) -> float:
     if rate in (0.0, 1.0):
         return rate
     return float(optimize.brentq(lambda a: rate_of(a, depth) - rate, 0.0, 1.0))
+
+
+def prolonged(chances: Sequence[float], depth: int) -> tuple[float, ...]:
+    """Return the chances that the first 1 to `depth` guesses are all kept, of those measured.
+
+    Beyond the deepest measured one the last conditional chance goes on.
+    """
+    kept = [1.0, *chances]
+    last = kept[-1] / kept[-2] if chances and kept[-2] else 0.0
+    while len(kept) <= depth:
+        kept.append(kept[-1] * last)
+    return tuple(kept[1 : depth + 1])

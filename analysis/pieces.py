@@ -62,6 +62,11 @@ class Pieces:
         """Return the requests of an arm at a depth."""
         return self.frame[(self.frame["arm"] == arm) & (self.frame["depth"] == depth)]
 
+    def mean(self, arm: str, depth: int, part: str) -> float:
+        """Return the geometric mean of a part over the requests of an arm at a depth, in ms."""
+        values = self.at(arm, depth)[part].to_numpy(dtype=float)
+        return float(np.exp(np.log(np.maximum(values, 1e-9)).mean()))
+
     def table(self, arm: str, workload: str, depth: int, column: str) -> Table:
         """Return a column as rounds x prompts, alike for all arms and depths; NaN where missing."""
         own = self.frame[self.frame["workload"] == workload]

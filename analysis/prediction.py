@@ -96,12 +96,12 @@ def costs(pieces: Pieces, without: int | None = None, *, strict: bool = False) -
     if not drafted or len(rows) < 2:
         raise ValueError("two drafted depths and three numbers of rows are needed")
     trunk = _pass(pieces, rows)
-    dearer = [math.log(_mean(pieces, "natural", d, "verify") / trunk(d + 1)) for d in drafted]
+    dearer = [math.log(pieces.mean("natural", d, "verify") / trunk(d + 1)) for d in drafted]
     draft, catch_up, rest = (
-        _line(drafted, [_mean(pieces, "natural", d, part) for d in drafted])
+        _line(drafted, [pieces.mean("natural", d, part) for d in drafted])
         for part in ("draft", "catch up", "rest")
     )
-    alone = _mean(pieces, "rows", rows[0], "rest")
+    alone = pieces.mean("rows", rows[0], "rest")
     return Costs(draft, catch_up, rest, alone, trunk, math.exp(sum(dearer) / len(dearer)))
 
 
@@ -133,12 +133,6 @@ def _straight(x: Values, y: Values, table: Values) -> tuple[float, float] | None
     noise = max(spread / freedom, 1e-12)
     bent = off / noise > float(scipy_stats.f.ppf(0.95, len(x) - 2, freedom))
     return None if bent else (float(constant), float(slope))
-
-
-def _mean(pieces: Pieces, arm: str, depth: int, part: str) -> float:
-    """Return the geometric mean of a part over the requests of an arm at a depth."""
-    values = pieces.at(arm, depth)[part].to_numpy(dtype=float)
-    return float(np.exp(np.log(np.maximum(values, 1e-9)).mean()))
 
 
 def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:

@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from analysis import quotes, tables
+from analysis.note import BASE  # every sweep has it
 from analysis.public_sources import NOTE, link, name, sweeps
 from analysis.verdict import TOLERANCE
 
-BASE = 2  # the depth that the note chose, and that every sweep has
 KINDS = {"prose": "prose", "code": "code", "code (Python)": "code", "code (Bash)": "code"}
 MIXED = "mean of three prompts"
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from analysis import note, public, public_growth, public_sources
 from analysis.figures import style
-from analysis.public import BASE
+from analysis.note import BASE
 from analysis.public_sources import NOTE
 
 # A marker of its own for each sweep, so that no line needs its colour to be told from the others.

@@ -15,7 +15,8 @@ import pandas as pd
 
 from analysis import geometric, note, public, quotes, tables
 from analysis.bounds import Bounds, exactly, hull, tokens_ratio
-from analysis.public import BASE, MIXED
+from analysis.note import BASE
+from analysis.public import MIXED
 from analysis.public_sources import NOTE, link, name, sweeps
 
 DEPTHS = (3, 4, 5)  # those that the note has beyond 2

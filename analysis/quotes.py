@@ -46,10 +46,7 @@ def public_rates(depth: int) -> tuple[float, ...]:
     kept = [1.0]
     for k in range(1, len(stated)):
         kept.append(min(k * stated[k] - (k - 1) * stated[k - 1], kept[-1]))
-    last = kept[-1] / kept[-2]
-    while len(kept) <= depth:
-        kept.append(kept[-1] * last)
-    return tuple(round(a, 3) for a in kept[1 : depth + 1])
+    return tuple(round(a, 3) for a in geometric.prolonged(kept[1:], depth))
 
 
 def rates_name() -> str:

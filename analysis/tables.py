@@ -13,12 +13,6 @@ from analysis.stats import ON_THESE, Interval
 from analysis.verdict import Verdict
 
 SMALL_MODEL = 100_000_000  # parameters
-TITLES = {
-    "tok_s": "decode tok/s",
-    "tokens_per_step": "tokens per step",
-    "step_ms": "step time, ms",
-    "acceptance": "acceptance rate",
-}
 
 
 def number(value: float, uncertainty: float) -> str:

@@ -85,13 +85,7 @@ def by_arm(sweep: Sweep, others: Mapping[str, str]) -> Figure:
         }
         _line(axes, found, float(shift), color, marker, name)
     axes.axhline(1, color="0.35", lw=1, ls="--")
-    axes.set_xticks([d for d in sweep.depths if d > 0])
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("draft depth n")
-    axes.set_ylabel("decode speed against depth 0")
-    axes.legend(frameon=False, fontsize=9)
-    plt.close(figure)
-    return figure
+    return _against_depth_0(figure, axes, {d for d in sweep.depths if d > 0}, "decode speed")
 
 
 def _line(
@@ -141,10 +135,14 @@ def growth(runs: Mapping[str, Sweep]) -> Figure:
         _line(axes, found, float(shift), color, marker, name)
     reach = np.array([0, max(depths, default=1)])
     axes.plot(reach, reach + 1, color="0.35", lw=1, ls="--", label="one pass more for each guess")
+    return _against_depth_0(figure, axes, depths, "step time")
+
+
+def _against_depth_0(figure: Figure, axes: Axes, depths: set[int], what: str) -> Figure:
     axes.set_xticks(sorted(depths))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("draft depth n")
-    axes.set_ylabel("step time against depth 0")
+    axes.set_ylabel(f"{what} against depth 0")
     axes.legend(frameon=False, fontsize=9)
     plt.close(figure)
     return figure

@@ -31,8 +31,7 @@ from analysis.shape_runs import Implied
 from analysis.stats import LIKE_THESE, ON_THESE
 from analysis.tables import interval
 
-NOTE_FITS = 2  # the deepest draft of the note that still fits
-_PANELS = (None, NOTE_FITS, NOTE_FITS - 1)
+_PANELS = (None, note.BASE, note.BASE - 1)  # depth 2 is the deepest of the note that still fits
 
 
 def penalty() -> Bounds:
@@ -40,7 +39,7 @@ def penalty() -> Bounds:
 
     That is what its first layer off the device cost, with the kernel that its build then lost.
     """
-    deeper = NOTE_FITS + 1
+    deeper = note.BASE + 1
     ratio = note.step_growth(rounding=True)[deeper] / public_growth.of_cards()[deeper]
     return Bounds(ratio.low - 1, ratio.high - 1)
 
@@ -81,7 +80,7 @@ def marks(causes: Causes) -> list[Mark]:
     places = (min(chances), max(chances), cards.low, cards.high)
     return [
         here,
-        Mark("the note's card", *places, NOTE_FITS),
+        Mark("the note's card", *places, note.BASE),
         Mark("the note, all fitting", *places, None),
     ]
 
@@ -93,7 +92,7 @@ def _slopes(growth: dict[int, Bounds]) -> Bounds:
     """
     deepest = max(growth)
     low, high = (
-        (g - 1) / (deepest - NOTE_FITS * g) for g in (growth[deepest].low, growth[deepest].high)
+        (g - 1) / (deepest - note.BASE * g) for g in (growth[deepest].low, growth[deepest].high)
     )
     return Bounds(low, high)
 
@@ -178,12 +177,7 @@ def rows_table(pieces: Pieces, sweep: Sweep) -> pd.DataFrame:
     name = list(undrafted.groups())[-1]
     rows = {}
     for depth in pieces.depths:
-        ms = {
-            arm: math.exp(
-                sum(map(math.log, pieces.at(arm, depth)["verify"])) / len(pieces.at(arm, depth))
-            )
-            for arm in ("rows", "natural")
-        }
+        ms = {arm: pieces.mean(arm, depth, "verify") for arm in ("rows", "natural")}
         rows[depth + 1] = {
             "verify, nothing drafted, ms": f"{ms['rows']:.2f}",
             "of it a row": f"{ms['rows'] / (depth + 1):.2f}",
@@ -205,10 +199,8 @@ def acceptances(causes: Causes, log: str = "") -> dict[str, tuple[float, ...]]:
     if "natural" in named(causes.acceptance):
         for workload, own in decay.positions(causes.acceptance).items():
             a = [own.a(k) for k in range(1, min(own.depth, deepest) + 1)]
-            kept = [1.0, *(m.estimate for m in a if m)]
-            while len(kept) <= deepest:  # beyond what was measured the last chance goes on
-                kept.append(kept[-1] * (kept[-1] / kept[-2] if len(kept) > 1 and kept[-2] else 0))
-            found[f"{own_name(causes)}, {workload}"] = tuple(kept[1:])
+            kept = geometric.prolonged([m.estimate for m in a if m], deepest)
+            found[f"{own_name(causes)}, {workload}"] = kept
     found[quotes.rates_name()] = quotes.public_rates(deepest)
     if log:
         chance = traffic_chance(log, causes.acceptance.recorded.path.parent)

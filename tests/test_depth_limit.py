@@ -41,7 +41,3 @@ def test_dearer_guesses_never_make_the_best_depth_deeper() -> None:
     slopes = np.geomspace(0.01, 2, 50)
     best = depth_limit.best(0.8, slopes, SPARE)
     assert (np.diff(best) <= 0).all()
-
-
-def test_a_slope_is_found_again() -> None:
-    assert depth_limit.slope_of({0: 1.0, 1: 1.2, 2: 1.4, 5: 2.0}) == pytest.approx(0.2)

@@ -120,3 +120,10 @@ def test_bounds_are_arithmetic_of_positive_ranges() -> None:
     assert (Bounds(86.6, 98.1).text(0), exactly(49.2).text(0)) == ("87 to 98", "49")
     with pytest.raises(ValueError, match="low <= high"):
         Bounds(2, math.nan)
+
+
+def test_chances_go_on_with_the_last_conditional_one() -> None:
+    assert geometric.prolonged([0.8, 0.4], 4) == pytest.approx((0.8, 0.4, 0.2, 0.1))
+    assert geometric.prolonged([0.8, 0.4], 1) == (0.8,)
+    assert geometric.prolonged([0.5, 0.0], 3) == (0.5, 0.0, 0.0)
+    assert geometric.prolonged([], 2) == (0.0, 0.0)

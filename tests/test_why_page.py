@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis import attribution, causes, checks, depth_limit, shape_runs, why_tables
+from analysis import attribution, causes, checks, depth_limit, note, shape_runs, why_tables
 from analysis.arms import Pair
 from analysis.causes import Causes
 from analysis.errors import SpecError
@@ -109,9 +109,9 @@ def test_marks_lie_on_panels(found: Causes) -> None:
     assert {m.fits for m in marks} <= fits
     assert marks[0].chance_low == marks[0].chance_high == found.chance
     assert all(0 < m.slope_low <= m.slope_high for m in marks)
-    note = next(m for m in marks if m.fits == why_tables.NOTE_FITS)
-    (panel,) = (p for p in why_tables.panels() if p.fits == note.fits)
-    assert int(depth_limit.best(note.chance_high, note.slope_low, panel)) == why_tables.NOTE_FITS
+    card = next(m for m in marks if m.fits == note.BASE)
+    (panel,) = (p for p in why_tables.panels() if p.fits == card.fits)
+    assert int(depth_limit.best(card.chance_high, card.slope_low, panel)) == note.BASE
 
 
 @pytest.mark.parametrize(
