@@ -220,6 +220,10 @@ def _peak_rss_mib(pid: int) -> float | None:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to end the child when this process is killed, so that no engine is left."""
+    """Ask Linux to kill the child when this process is killed, so that no engine is left.
+
+    Not SIGTERM: llama-server takes locks in its handler and can wait for ever there, most easily
+    when its device dies with it, and nobody is left to kill it then.
+    """
     set_parent_death_signal = 1
-    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
