@@ -32,6 +32,7 @@ pages: install
 # The tests are of the built engine, whatever server a user has set.
 test: lint
 	@$(BIN)/python -m analysis.engines.build
+	@$(MAKE) --no-print-directory .venv/.training
 	@echo "== tests"
 	env -u SPECDEPTH_SERVER -u SPECDEPTH_REPLAY $(BIN)/python -m pytest
 	@echo "== published notebooks, replayed from their samples"
@@ -65,6 +66,12 @@ install: .venv/.installed
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -qq -c constraints.txt pip
 	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[book,dev]'
+	@touch $@
+
+# PyTorch, for the tests of the training code alone.
+.venv/.training: models/requirements.txt .venv/.installed
+	@echo "== what the training code needs; a minute or two, and a large download"
+	$(BIN)/python -m pip install -qq -c constraints.txt -r models/requirements.txt
 	@touch $@
 
 clean:

@@ -180,9 +180,9 @@ def of_samples(timed: pd.DataFrame, workload: str, depth: int) -> Positions | No
         given = row["accepted_per_position"]
         accepted = np.zeros(depth)
         accepted[: len(given)] = given
-        offered = np.array(
-            offered_per_position(depth, int(row["drafts"]), int(row["draft_n"] or 0)), dtype=float
-        )
+        # A request in which an n-gram drafter found nothing tells no number of drafted tokens.
+        drafted = 0 if pd.isna(row["draft_n"]) else int(row["draft_n"])
+        offered = np.array(offered_per_position(depth, int(row["drafts"]), drafted), dtype=float)
         before = np.concatenate([[offered[0]], accepted[:-1]])
         share = np.divide(
             offered, np.concatenate([[offered[0]], offered[:-1]]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analysis import store
 from analysis.engines.process import Engine
 from analysis.launch import Bench
@@ -13,9 +15,10 @@ CANDIDATES = 50  # how many of the likeliest tokens are searched for the two tha
 
 def audit(bench: Bench, writer: store.Writer, recorded: store.Recorded) -> None:
     """Record each new divergence with its margin, asked of an engine at depth 0."""
-    known = {(d.workload, d.prompt_id, d.depth) for d in recorded.divergences}
+    known = {(d.workload, d.prompt_id, d.depth, d.arm) for d in recorded.divergences}
     new = [
-        d for d in divergences(recorded) if (d.workload, d.prompt_id, d.depth) not in known
+        d for d in divergences(recorded)
+        if (d.workload, d.prompt_id, d.depth, d.arm) not in known
     ]  # fmt: skip
     if not new:
         return
@@ -25,11 +28,7 @@ def audit(bench: Bench, writer: store.Writer, recorded: store.Recorded) -> None:
         for d in new:
             key = (d.workload, d.prompt_id)
             margin = _margin(engine, (*prompts[key], *base[key][: d.position]), d)
-            writer.add(
-                Divergence(
-                    d.workload, d.prompt_id, d.depth, d.position, d.token_depth_0, d.token, margin
-                )
-            )
+            writer.add(replace(d, margin=margin))
 
 
 def _margin(engine: Engine, context: tuple[int, ...], d: Divergence) -> float | None:

@@ -13,6 +13,7 @@ from analysis.speculation import MIN_TOKENS_FOR_SPEED, ends_inside_draft
 BUSY_SHARE = 0.05  # of the machine's processor time
 CLOCK_DROP = 0.10
 UNSTABLE_SPREAD = 0.05  # relative standard deviation of a cell's rounds
+NAMED_CELLS = 3  # of the unstable ones
 LOOPING, LOOP_TOKENS = 0.3, 64  # share of distinct runs of four tokens; shortest text judged
 PUBLISHED_ROUNDS, PUBLISHED_PROMPTS, PUBLISHED_LONG = 5, 8, 4
 PUBLISHED_LONG_TOKENS = 16384
@@ -150,21 +151,27 @@ def _clock(sweep: Sweep) -> list[str]:
 
 
 def _unstable(sweep: Sweep) -> list[str]:
-    found = []
+    found: dict[str, float] = {}
+    cells = 0
     for workload in sweep.workloads:
         for depth in sweep.depths:
             logs = np.log(sweep.table("tok_s", workload, depth))
             logs = logs[~np.isnan(logs).all(axis=1)]
             if len(logs) < 2:
                 continue
+            cells += 1
             spread = float(np.nanmean(logs, axis=1).std(ddof=1))
             if spread > UNSTABLE_SPREAD:
-                found.append(f"{workload} at depth {depth} ({spread:.0%})")
+                found[f"{workload} at depth {depth}"] = spread
     if not found:
         return []
+    worst = sorted(found.items(), key=lambda item: item[1], reverse=True)[:NAMED_CELLS]
+    where = ", ".join(f"{name} ({spread:.0%})" for name, spread in worst)
+    if len(found) > NAMED_CELLS:
+        where = f"in {len(found)} of {cells} cells, most of all {where}"
     return [
         f"Speeds of the same prompts vary by more than {UNSTABLE_SPREAD:.0%} between launches: "
-        f"{', '.join(found)}. The intervals hold this; more rounds would narrow them."
+        f"{where}. The intervals hold this; more rounds would narrow them."
     ]
 
 

@@ -77,12 +77,10 @@ def run(
             raise typer.BadParameter(f"--set needs NAME=VALUE: {pair!r}")
         given[name] = value
     chosen = tuple(n.strip() for n in notebooks.split(",") if n.strip()) or series.NOTEBOOKS
-    made = series.run_series(given, machine, chosen, quick=quick)
-    for page in made.pages:
+    made = series.run_series(given, machine, chosen, quick=quick, answer=summary.show)
+    for page in made:
         print(f"wrote {page.relative_to(Path.cwd()) if page.is_relative_to(Path.cwd()) else page}")
-    if made.sweep is not None:
-        summary.show(made.sweep, made.tolerance)
-    others = [r.run.run for r in gallery.runs(made.pages[0].parent, "*")]
+    others = [r.run.run for r in gallery.runs(made[0].parent, "*")]
     print(f"runs in this folder: {', '.join(others)}")
 
 
@@ -115,6 +113,31 @@ def verdict(
         summary.show(sweep, tolerance)
         if len(recorded) > 1:
             print(f"runs of this machine: {', '.join(r.run.run for r in recorded)}")
+
+
+@app.command()
+@plainly
+def check(
+    folder: Annotated[Path, typer.Argument(help="A machine's folder.")],
+    as_json: Json = False,
+) -> None:
+    """Check a machine's folder before it is contributed; nothing in it is executed."""
+    from analysis import contribution
+
+    found = contribution.examine(folder)
+    if as_json:
+        problems = [vars(p) for p in found.problems]
+        runs = {r.run.run: len(r.done()) for r in found.runs}
+        print(json.dumps({"runs": runs, "pages": found.pages, "problems": problems}, indent=1))
+    else:
+        for recorded in found.runs:
+            print(f"{recorded.run.run}: {len(recorded.done())} requests")
+        for problem in found.problems:
+            print(problem)
+        print(f"pages: {', '.join(found.pages) or 'none'}")
+        print(f"{len(found.problems)} problems" if found.problems else "nothing is wrong")
+    if found.problems:
+        raise typer.Exit(1)
 
 
 for _command in (cli_memory.traffic, cli_memory.placement, cli_memory.plan, cli_memory.shape):

@@ -12,6 +12,7 @@ from analysis import machine, model
 from analysis.engines import binary
 from analysis.errors import SpecDepthError
 from analysis.folders import project_root
+from analysis.spec import EMBEDDED
 
 TOOLS = ("ggml-rpc-server", "llama-bench", "llama-batched-bench")
 
@@ -23,7 +24,7 @@ class Findings:
     facts: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     fatal: list[str] = field(default_factory=list)
-    model: str = model.EMBEDDED
+    model: str = EMBEDDED
 
     @property
     def next_command(self) -> str:
@@ -34,11 +35,11 @@ class Findings:
             return "specdepth doctor --server PATH"
         if self.fatal:
             return "specdepth doctor --model PATH"
-        named = "" if self.model == model.EMBEDDED else f" --model {shlex.quote(self.model)}"
+        named = "" if self.model == EMBEDDED else f" --model {shlex.quote(self.model)}"
         return f"specdepth run{named} --quick"
 
 
-def examine(model_path: str = model.EMBEDDED, server: str = "") -> Findings:
+def examine(model_path: str = EMBEDDED, server: str = "") -> Findings:
     """Look at machine, packages, server, bindings and model; never raises for what it finds."""
     found = Findings(model=model_path)
     here = machine.facts()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis import machine, placement, steps, store
+from analysis import machine, model, placement, steps, store
 from analysis.engines import choose
 from analysis.engines.process import NO_COUNTERS, Engine
 from analysis.errors import EngineError
@@ -18,7 +18,7 @@ from analysis.paths import last_part, redacted
 from analysis.prompts import Encoded
 from analysis.records import Launch, Sample
 from analysis.request import Request, ask, groups, requests
-from analysis.spec import BESIDE_ARM, SweepSpec
+from analysis.spec import ARMS, BESIDE_ARM, SweepSpec
 
 WARM_UP_MS = 1000.0  # a small model answers one request before clocks and caches have settled
 
@@ -41,8 +41,13 @@ class Bench:
 
     def engine(self, depth: int, name: str) -> Engine:
         """Return an engine at a depth, not started yet, with its log under this name."""
-        log = self.logs / f"{name}.log"
-        return choose.make(self.build, self.spec, depth, self.model, log)
+        log, spec = self.logs / f"{name}.log", self.spec
+        if spec.draft_model:  # an arm named after the drafter would no longer be
+            path = str(model.resolve(spec.draft_model))
+            spec = replace(
+                spec, draft_model=path, arm=ARMS[0] if spec.arm == spec.label else spec.arm
+            )
+        return choose.make(self.build, spec, depth, self.model, log)
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ def _blank(bench: Bench, launch: str, planned: PlannedLaunch) -> Sample:
     drafts = depth > 0 and spec.arm != "rows"
     return Sample(
         run=bench.run, launch=launch, round=planned.round, order=0, arm=spec.arm,
-        drafter=spec.drafter if drafts else "none", depth=depth, workload="", prompt_id="",
+        drafter=spec.label if drafts else "none", depth=depth, workload="", prompt_id="",
         seed=spec.seed, temperature=spec.temperature, n_predict=spec.n_predict, warm_up=False,
         prompt_n=0, prompt_ms=0.0, predicted_n=0, predicted_ms=0.0, draft_n=None,
         draft_n_accepted=None, drafts=None, accepted_per_position=None, steps=0, tokens=(),

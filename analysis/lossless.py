@@ -29,20 +29,24 @@ def distinct(tokens: Sequence[int], n: int = 4) -> float:
 
 
 def pairs(recorded: store.Recorded, temperature: float = 0.0) -> list[tuple[Sample, Sample]]:
-    """Return (depth 0, deeper) samples of the same prompt, each of its first round."""
-    arm = recorded.run.spec["arm"]
+    """Return (depth 0, deeper) samples of the same prompt, each of its first round.
+
+    Of the run's first arm, and of each further drafter.
+    """
+    spec = recorded.run.spec
+    arms = {spec["arm"], *spec.get("more_drafters", ())}
     usable = [
         s
         for s in recorded.samples
-        if (s.temperature, s.arm) == (temperature, arm) and not s.warm_up and s.error is None
+        if s.temperature == temperature and s.arm in arms and not s.warm_up and s.error is None
     ]
     base: dict[tuple[str, str], Sample] = {}
-    deeper: dict[tuple[str, str, int], Sample] = {}
+    deeper: dict[tuple[str, str, int, str], Sample] = {}
     for s in sorted(usable, key=lambda s: s.round):
         if s.depth == 0:
             base.setdefault((s.workload, s.prompt_id), s)
         else:
-            deeper.setdefault((s.workload, s.prompt_id, s.depth), s)
+            deeper.setdefault((s.workload, s.prompt_id, s.depth, s.arm), s)
     return [(base[key[:2]], s) for key, s in deeper.items() if key[:2] in base]
 
 
@@ -53,7 +57,9 @@ def divergences(recorded: store.Recorded, temperature: float = 0.0) -> list[Dive
         at = first_difference(zero.tokens, deep.tokens)
         if at is not None:
             a, b = (t.tokens[at] if at < len(t.tokens) else -1 for t in (zero, deep))
-            found.append(Divergence(deep.workload, deep.prompt_id, deep.depth, at, a, b, None))
+            found.append(
+                Divergence(deep.workload, deep.prompt_id, deep.depth, at, a, b, None, arm=deep.arm)
+            )
     return found
 
 

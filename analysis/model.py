@@ -12,8 +12,13 @@ from typing import Any
 
 from analysis import digests, gguf_file, shape_models
 from analysis.errors import ModelError
+from analysis.spec import EMBEDDED, SweepSpec
 
-EMBEDDED = "embedded"
+_EMBEDDED_FILES = {
+    EMBEDDED: "specdepth-9m-q8_0.gguf",
+    "embedded-deep-head": "drafters/specdepth-9m-deep-head-q8_0.gguf",
+    "embedded-small": "drafters/specdepth-2m-q8_0.gguf",
+}
 MIB = 2**20
 
 
@@ -37,24 +42,24 @@ class ModelFacts:
         return asdict(self)
 
 
-def embedded_path() -> Path:
-    """Return the path of the embedded model."""
-    folder = Path(__file__).resolve().parent.parent / "models"
-    found = sorted(folder.glob("*.gguf"))
-    if not found:
+def embedded_path(name: str = EMBEDDED) -> Path:
+    """Return the path of the embedded model, or of one of its drafters."""
+    file = Path(__file__).resolve().parent.parent / "models" / _EMBEDDED_FILES[name]
+    if not file.is_file():
         raise ModelError(
-            "the embedded model is not there", "no models/*.gguf", "restore it from the repository"
+            f"the model {name} is not there", f"no {file.name}", "restore it from the repository"
         )
-    return found[0]
+    return file
 
 
 def resolve(model: str) -> Path:
     """Return the path of the model's first part, or raise :class:`ModelError`.
 
-    A shape (``shape:NAME``) is written into the cache where it is not there.
+    A shape (``shape:NAME``) is written into the cache where it is not there. The models of this
+    repository are ``embedded`` and its drafters ``embedded-deep-head`` and ``embedded-small``.
     """
-    if model == EMBEDDED:
-        return embedded_path()
+    if model in _EMBEDDED_FILES:
+        return embedded_path(model)
     if shape_models.named(model):
         return shape_models.cached(model)
     path = Path(model).expanduser().absolute()  # a link keeps its own name
@@ -154,9 +159,10 @@ def _value(reader: Any, name: str, *default: Any) -> Any:
     return field.contents()
 
 
-def check_drafter(found: ModelFacts, drafter: str, depths: tuple[int, ...]) -> None:
+def check_drafter(found: ModelFacts, spec: SweepSpec) -> None:
     """Raise :class:`ModelError` where a model can not be drafted for as asked."""
-    if drafter == "mtp" and max(depths) > 0 and found.mtp_layers == 0:
+    own_head = spec.drafter == "mtp" and not spec.draft_model
+    if own_head and max(spec.depths) > 0 and found.mtp_layers == 0:
         raise ModelError(
             f"{found.name} has no MTP layer",
             f"architecture {found.architecture}, nextn_predict_layers 0",

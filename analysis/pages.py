@@ -85,6 +85,7 @@ def page_parameters(notebook: str, parameters: Mapping[str, Any]) -> PageParamet
         traces="traced_p_min" in listed,
         plans="plan_shape" in listed,
         causes="shape_models" in listed,
+        drafts="drafters" in listed,
     )
 
 

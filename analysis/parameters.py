@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from analysis import quotes, shape_models, shapes
+from analysis.coercion import coerce
 from analysis.errors import SpecError
 from analysis.folders import replaying
 from analysis.paths import last_part
 from analysis.quantization import Mix
-from analysis.spec import WORKLOADS, SweepSpec, coerce
+from analysis.spec import EMBEDDED, WORKLOADS, SweepSpec
 from analysis.speculation import MIN_TOKENS_FOR_SPEED
 from analysis.verdict import TOLERANCE
 
@@ -104,14 +105,20 @@ def weights(value: Any) -> dict[str, float]:
 
 
 def read(
-    names: Mapping[str, Any], *, traces: bool = False, plans: bool = False, causes: bool = False
+    names: Mapping[str, Any],
+    *,
+    traces: bool = False,
+    plans: bool = False,
+    causes: bool = False,
+    drafts: bool = False,
 ) -> PageParameters:
     """Read a notebook's ``globals()`` right after its parameters.
 
     papermill only warns of a misspelt parameter, and the page would be of other settings than
     its reader asked for. `traces` tells that the page also has the parameters of the tracer and of
     a log of real traffic, `plans` that it has those of the tracer and of the engine's planner, and
-    `causes` those of a layer off the device, of shapes, and of a log of real traffic.
+    `causes` those of a layer off the device, of shapes, and of a log of real traffic; with `drafts`
+    it has a list of drafters.
 
     Raises
     ------
@@ -140,7 +147,8 @@ def read(
     planning = _planning(given) if plans else Planning()
     evicting = _evicting(given) if causes else Evicting()
     shaping = _shaping(given) if causes else Shaping()
-    known = {f.name for f in fields(SweepSpec)}
+    given |= _drafters(given) if drafts else {}
+    known = {f.name for f in fields(SweepSpec)} | ({"drafters", "ngrams"} if drafts else set())
     unknown = sorted(set(given) - known)
     if unknown:
         more = {"machine", "machines_folder", "tolerance", "mix"}
@@ -202,6 +210,30 @@ def _of_shape(spec: SweepSpec) -> SweepSpec:
             "leave it out, or measure a model with its weights",
         )
     return replace(spec, arm="synthetic", synthetic_rates=quotes.public_rates(deepest))
+
+
+def _drafters(given: dict[str, Any]) -> dict[str, Any]:
+    """Take the list of drafters out of `given`; return it as a spec has it.
+
+    Drafters of the embedded model are of no use to another one and are left out there, and a shape
+    without weights has nothing that a drafter could be right about but by chance.
+    """
+    listed = [
+        d for n in ("drafters", "ngrams") for d in coerce(n, given.pop(n, ()), tuple[str, ...])
+    ]
+    kind, path = (coerce(n, given.pop(n, ""), str) for n in ("drafter", "draft_model"))
+    target = coerce("model", given.get("model", EMBEDDED), str)
+    if target != EMBEDDED:
+        listed = [d for d in listed if f":{EMBEDDED}-" not in d]
+    if kind or path:
+        own = f"{kind or 'draft-simple'}:{path}" if path else kind
+        listed += [own] if own not in listed else []
+    if not listed:
+        raise SpecError("`drafters` must name a drafter", "an empty list", 'such as ["mtp"]')
+    if shape_models.named(shape_models.canonical(target)):
+        listed = listed[:1]
+    first, _, file = listed[0].partition(":")
+    return {"drafter": first, "draft_model": file, "more_drafters": listed[1:]}
 
 
 def _tracing(given: dict[str, Any]) -> Tracing:

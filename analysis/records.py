@@ -58,6 +58,7 @@ class Run(_Record):
     prompt_facts: dict[str, Any]  # per workload/prompt: tokens, sha256, where a text was cut
     started: str
     format: int = FORMAT
+    drafters: dict[str, Any] = field(default_factory=dict)  # by name: facts of the file that drafts
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ class Divergence(_Record):
     token_depth_0: int
     token: int
     margin: float | None  # difference of the two tokens' log probabilities at depth 0
+    arm: str = "natural"
     notes: tuple[str, ...] = field(default=())
 
 

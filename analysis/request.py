@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -128,10 +129,12 @@ def ask(
         sample = replace(
             request.begin(blank, place), seed=seed, client_ms=client_ms, started=started, **around
         )
-        if isinstance(answer, EngineError):
-            samples.append((replace(sample, error=str(answer), stop="error"), None))
-        else:
+        try:
+            if isinstance(answer, EngineError):
+                raise answer
             samples.append((_filled(sample, answer, counted), _traced(answer)))
+        except EngineError as error:
+            samples.append((replace(sample, error=str(error), stop="error"), None))
     return samples
 
 
@@ -146,11 +149,14 @@ def _counters(engine: Engine) -> Counters:
 def _seed(spec: SweepSpec, request: Request, round_number: int) -> int:
     """Return the seed of a request: the spec's, the same for all, where the text decides.
 
+    The warm-up has another: it decodes a prompt that is timed later, and ``ngram-mod`` would know
+    that text by heart.
+
     The server draws acceptance that is given from the request's own seed. With one seed for all,
     every prompt of every round would have the same luck, and no interval would show it.
     """
     if not spec.synthetic_rates:
-        return spec.seed
+        return spec.seed + request.warm_up
     own = f"{spec.seed}/{request.encoded.key}/{round_number}"
     return zlib.crc32(own.encode()) >> 1
 
@@ -179,9 +185,35 @@ def _traced(answer: dict[str, Any]) -> Traced | None:
     return Traced(steps, {int(k): str(v) for k, v in answer["pieces"].items()})
 
 
+def checked(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the timings of an answer.
+
+    Raises
+    ------
+    EngineError
+        If a number is missing or impossible: no speed can be made of such an answer.
+    """
+    timings: dict[str, Any] = answer.get("timings") or {}
+    wrong = [
+        f"{name} is {timings.get(name)!r}"
+        for name in ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms")
+        if not isinstance(timings.get(name), (int, float)) or not 0 <= timings[name] < math.inf
+    ]
+    if not wrong and timings["predicted_n"] < 1:
+        wrong.append("no token was decoded")
+    drafted, kept = (timings.get(name) or 0 for name in ("draft_n", "draft_n_accepted"))
+    if not 0 <= kept <= drafted:
+        wrong.append(f"{kept} of {drafted} drafted tokens were accepted")
+    if wrong:
+        raise EngineError(
+            "the engine's answer is impossible", "; ".join(wrong), "use another build of it"
+        )
+    return timings
+
+
 def _filled(sample: Sample, answer: dict[str, Any], counted: Counters) -> Sample:
     """Fill a sample from the engine's own answer and counters."""
-    timings = answer["timings"]
+    timings = checked(answer)
     predicted_n = int(timings["predicted_n"])
     accepted = timings.get("draft_n_accepted")
     stop = str(answer.get("stop_type", "limit"))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import gallery, machine, model, shape_models
+from analysis import gallery, machine, manifest, model, shape_models
 from analysis.errors import SpecError
 from analysis.folders import MACHINES_VARIABLE, machines_folder
 from analysis.pages import SeriesError, names, page_parameters, root, run_notebook
@@ -19,7 +18,9 @@ from analysis.records import Run
 from analysis.report import Sweep, sweep_of
 from analysis.sweep import find
 
-NOTEBOOKS = ("depth_sweep", "acceptance_decay", "memory_eviction", "why_deeper_loses")
+NOTEBOOKS = (
+    "depth_sweep", "acceptance_decay", "memory_eviction", "why_deeper_loses", "drafters",
+)  # fmt: skip
 # Pages made from data that is there, whenever the book is built; by their names in the book.
 DATA_PAGES = {"front_page": "index", "other_hardware": "other_hardware"}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
@@ -52,16 +53,16 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
         "shape_depths": [0, 1, 3],
         "shape_rounds": 1,
     },
+    "drafters": {
+        "ngrams": ["ngram-mod"],
+        "depths": [1, 3],
+        "rounds": 2,
+        "prompts": 2,
+        "long_prompts": 2,
+        "n_predict": 64,
+        "lossless_prompts": 1,
+    },
 }
-
-
-@dataclass(frozen=True)
-class Made:
-    """What a series has made: its pages, and the depth sweep where it was among them."""
-
-    pages: list[Path]
-    sweep: Sweep | None
-    tolerance: float
 
 
 def run_series(
@@ -70,10 +71,13 @@ def run_series(
     notebooks: tuple[str, ...] = NOTEBOOKS,
     *,
     quick: bool = False,
-) -> Made:
-    """Execute notebooks into a machine's folder; a quick run goes to ``<machine>-quick``.
+    answer: Callable[[Sweep, float], object] = lambda *_: None,
+) -> list[Path]:
+    """Execute notebooks into a machine's folder and return their pages.
 
-    A parameter goes to every notebook that has it.
+    A quick run goes to ``<machine>-quick``. A parameter goes to every notebook that has it.
+    `answer` gets the depth sweep and its tolerance as soon as they are there: the other pages
+    explain it.
 
     Raises
     ------
@@ -109,19 +113,26 @@ def run_series(
             f"{folder}: {error.strerror}",
             f"choose another folder for the machines ({MACHINES_VARIABLE})",
         ) from None
-    pages = [run_notebook(n, given[n], folder / f"{n}.ipynb", f"{name} {n}") for n in notebooks]
-    if "depth_sweep" not in asked:
-        return Made(pages, None, 0.0)
-    page = asked["depth_sweep"]
-    sweep = sweep_of(find(folder / "samples", "depth_sweep", page.spec), page.mix)
-    _draw(sweep, page.tolerance, folder / "depth_sweep.png")
-    return Made(pages, sweep, page.tolerance)
+    made: list[Path] = []
+    for notebook in notebooks:
+        made.append(
+            run_notebook(
+                notebook, given[notebook], folder / f"{notebook}.ipynb", f"{name} {notebook}"
+            )
+        )
+        if notebook == "depth_sweep":
+            page = asked[notebook]
+            sweep = sweep_of(find(folder / "samples", notebook, page.spec), page.mix)
+            _draw(sweep, page.tolerance, folder / "depth_sweep.png")
+            answer(sweep, page.tolerance)
+        manifest.write(folder)
+    return made
 
 
 def _check_model(folder: Path, page: PageParameters) -> None:
     """Refuse a model that can not be used, and one model's page over that of another."""
     path = model.resolve(page.spec.model)
-    model.check_drafter(model.facts(path), page.spec.drafter, page.spec.depths)
+    model.check_drafter(model.facts(path), page.spec)
     wanted = path.name
     runs = [r.run for r in gallery.runs(folder, "*")]
     there = {r.model["name"] for r in runs if not _beside(r)} - {wanted}

@@ -5,20 +5,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import shlex
-import types
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
+from analysis.coercion import coerce
 from analysis.errors import SpecError
 from analysis.paths import last_part, redacted
 
+EMBEDDED = "embedded"  # the model of this repository
 WORKLOADS = ("short", "prose", "code", "long")
 DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
+_OTHERS = ("draft-", "ngram-")  # further kinds go to the server as they are called
 PREFIX_ARM = "prefix"  # of a sample: a request over the tokens that all depths share
 BESIDE_ARM = "beside"  # of a sample: the same request of another engine, in turns
 ARMS = ("natural", "synthetic", "perfect", "room", "evicted", "rows")
@@ -32,7 +31,14 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq
 MAX_DEPTH = 32
 _ARM_NEEDS = {"synthetic": "synthetic_rates", "room": "room", "evicted": "gpu_layers"}
 # Fields that came later count only where they are set, so that earlier runs keep their names.
-_LATER: dict[str, Any] = {"more_arms": (), "room": None, "gpu_layers": None, "device": ""}
+_LATER: dict[str, Any] = {
+    "more_arms": (), "more_drafters": (), "room": None, "gpu_layers": None, "device": "",
+}  # fmt: skip
+
+
+def label(drafter: str, draft_model: str = "") -> str:
+    """Return a drafter's name, as samples have it: its kind, and the file it drafts with."""
+    return f"{drafter}:{last_part(draft_model)}" if draft_model else drafter
 
 
 @dataclass(frozen=True)
@@ -43,9 +49,10 @@ class SweepSpec:
     Depth 0 (no drafting) is always measured and is added where it is missing.
     """
 
-    model: str = "embedded"  # path of a GGUF, or "embedded"
+    model: str = EMBEDDED  # path of a GGUF, or "embedded"
     drafter: str = "mtp"
-    draft_model: str = ""  # path of a GGUF, for drafter "draft-simple"
+    draft_model: str = ""  # path of a GGUF that drafts; for "mtp" another head than the model's
+    more_drafters: tuple[str, ...] = ()  # KIND or KIND:GGUF, in turns with the first, as arms
     depths: tuple[int, ...] = (0, 1, 2, 3, 4, 5)
     p_min: float = 0.0  # smallest draft probability at which drafting goes on
     arm: str = "natural"
@@ -95,8 +102,10 @@ class SweepSpec:
             if getattr(self, name) not in allowed:
                 refuse(name, f"be one of {', '.join(allowed)}")
 
-        choose("drafter", DRAFTERS)
-        choose("arm", ARMS)
+        if self.drafter not in DRAFTERS and not self.drafter.startswith(_OTHERS):
+            refuse("drafter", f"be one of {', '.join(DRAFTERS)}, or another draft-* or ngram-*")
+        if self.arm != self.label:
+            choose("arm", ARMS)
         choose("device", DEVICES)
         if set(self.more_arms) - set(ARMS) or len(set(self.arms)) != len(self.arms):
             refuse("more_arms", f"be distinct names out of {', '.join(ARMS)}, without `arm`")
@@ -110,8 +119,14 @@ class SweepSpec:
             refuse("depths", f"lie between 0 and {MAX_DEPTH}")
         if self.drafter == "none" and self.depths != (0,):
             refuse("depths", "be [0] when drafter is none", 'choose a drafter, e.g. "mtp"')
-        if (self.drafter == "draft-simple") != bool(self.draft_model):
-            refuse("draft_model", 'be given for drafter "draft-simple", and only for it')
+        if self.drafter == "draft-simple" and not self.draft_model:
+            refuse("draft_model", 'be given for drafter "draft-simple"', "the path of a GGUF")
+        if self.draft_model and not self.drafts_by_model:
+            refuse("draft_model", f"be left out for drafter {self.drafter}")
+        if len({self.label, *self.rivals}) <= len(self.more_drafters) or "none" in self.rivals:
+            refuse("more_drafters", "be distinct drafters, KIND or KIND:GGUF, without `drafter`")
+        if self.more_drafters and (self.arms[0] != "natural" or self.more_arms):
+            refuse("more_drafters", "be left out where arms are held", "measure these alone")
         unknown = [w for w in self.workloads if w not in WORKLOADS]
         if unknown or not self.workloads or len(set(self.workloads)) != len(self.workloads):
             refuse("workloads", f"be distinct names out of {', '.join(WORKLOADS)}")
@@ -146,6 +161,8 @@ class SweepSpec:
             refuse("synthetic_rates", f"have a value for each of {max(self.depths)} positions")
         if self.engine == "tracer":
             self._check_tracer(refuse)
+        for rival in self.rivals:
+            self.at(rival)
         longest = self.long_prompt_tokens + self.n_predict
         if "long" in self.workloads and self.slot_context < longest:
             refuse(
@@ -159,7 +176,11 @@ class SweepSpec:
         """Refuse what only llama-server can do."""
         if self.drafter not in ("mtp", "none"):
             refuse("drafter", 'be mtp or none for engine="tracer"', "use llama-server for others")
-        for name, only in (("slots", 1), ("device", ""), ("server", ""), ("server_args", ())):
+        only_here = (
+            ("slots", 1), ("device", ""), ("server", ""), ("server_args", ()), ("draft_model", ""),
+            ("more_drafters", ()),
+        )  # fmt: skip
+        for name, only in only_here:
             if getattr(self, name) != only:
                 refuse(name, f'be {only!r} for engine="tracer"', "use llama-server for others")
         if set(self.arms) - {"natural", *_TRACED}:
@@ -172,20 +193,37 @@ class SweepSpec:
     @property
     def arms(self) -> tuple[str, ...]:
         """All arms of the run, the first one first."""
-        return (self.arm, *self.more_arms)
+        return (self.arm, *self.more_arms, *self.rivals)
+
+    @property
+    def label(self) -> str:
+        """The name of the (first) drafter."""
+        return label(self.drafter, self.draft_model)
+
+    @property
+    def rivals(self) -> dict[str, tuple[str, str]]:
+        """The further drafters by name: kind and file."""
+        split = [entry.partition(":")[::2] for entry in self.more_drafters]
+        return {label(kind, path): (kind, path) for kind, path in split}
+
+    @property
+    def drafts_by_model(self) -> bool:
+        """Whether the drafter is a network: the model's own head, or a file."""
+        return self.drafter == "mtp" or self.drafter.startswith("draft-")
 
     @property
     def cells(self) -> list[tuple[int, str]]:
         """What is measured: each depth in each arm, the arms of a depth together.
 
         Without drafts nothing is accepted, so that depth 0 of a further arm with synthetic
-        acceptance would be the first arm again, and is left out.
+        acceptance, or of another drafter, would be the first arm again, and is left out.
         """
+        drafted_only = {*_SYNTHETIC, *self.rivals}
         return [
             (depth, arm)
             for depth in self.depths
             for arm in self.arms
-            if depth > 0 or arm == self.arm or arm not in _SYNTHETIC
+            if depth > 0 or arm == self.arm or arm not in drafted_only
         ]
 
     def rates(self, depth: int) -> tuple[float, ...]:
@@ -206,6 +244,11 @@ class SweepSpec:
         """
         if self.arms == (arm,):
             return self
+        if arm in self.rivals:
+            kind, path = self.rivals[arm]
+            return dataclasses.replace(
+                self, drafter=kind, draft_model=path, arm=arm, more_drafters=()
+            )
         foreign: dict[str, Any] = {
             name: () if name == "synthetic_rates" else None
             for other, name in _ARM_NEEDS.items()
@@ -215,7 +258,7 @@ class SweepSpec:
             foreign["lossless_prompts"] = 0
         if arm == "evicted" and self.arm == "synthetic":
             foreign["synthetic_rates"] = self.synthetic_rates
-        return dataclasses.replace(self, arm=arm, more_arms=(), **foreign)
+        return dataclasses.replace(self, arm=arm, more_arms=(), more_drafters=(), **foreign)
 
     @property
     def slot_context(self) -> int:
@@ -231,6 +274,7 @@ class SweepSpec:
         values = dataclasses.asdict(self)
         values["model"] = last_part(self.model)
         values["draft_model"] = last_part(self.draft_model)
+        values["more_drafters"] = tuple(self.rivals)
         values["server_args"] = [redacted(a) for a in self.server_args]
         values["server"] = "own" if self.server else ""
         return {
@@ -249,57 +293,3 @@ class SweepSpec:
         values.pop("rounds")
         text = json.dumps(values | {"facts": facts}, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def coerce(name: str, value: Any, wanted: Any) -> Any:
-    """Bring a value, perhaps text from a command line, to the type of its field."""
-    if isinstance(wanted, types.UnionType):
-        if value is None or (isinstance(value, str) and value.lower() in ("", "none", "null")):
-            return None
-        wanted = next(t for t in typing.get_args(wanted) if t is not type(None))
-    if typing.get_origin(wanted) is tuple:
-        inner = typing.get_args(wanted)[0]
-        return tuple(coerce(name, v, inner) for v in _as_list(name, value, inner))
-    problem = SpecError(f"`{name}` must be {_say(wanted)}", repr(value))
-    if wanted is str:
-        if not isinstance(value, str):
-            raise problem
-        return value
-    if isinstance(value, str):
-        value = yaml.safe_load(value)
-    if wanted is bool:
-        if not isinstance(value, bool):
-            raise problem
-        return value
-    if isinstance(value, bool):
-        raise problem
-    try:
-        number = wanted(value)
-    except (TypeError, ValueError):
-        raise problem from None
-    if number != value:
-        raise problem
-    return number
-
-
-def _as_list(name: str, value: Any, inner: Any) -> list[Any]:
-    if isinstance(value, str):
-        text = value.strip()
-        if text.startswith("["):
-            value = yaml.safe_load(text)
-        elif inner is str and name == "server_args":
-            try:
-                return shlex.split(text)
-            except ValueError as error:
-                raise SpecError(f"`{name}` is not a command line", f"{text!r}: {error}") from None
-        else:
-            value = [part.strip() for part in text.split(",") if part.strip()]
-    if isinstance(value, (int, float)):
-        value = [value]
-    if not isinstance(value, (list, tuple)):
-        raise SpecError(f"`{name}` must be a list", repr(value))
-    return list(value)
-
-
-def _say(wanted: Any) -> str:
-    return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}[wanted]

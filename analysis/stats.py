@@ -22,6 +22,7 @@ with pooled degrees of freedom (Satterthwaite), and the second interval never is
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -82,7 +83,7 @@ class Mean:
                 return math.inf
             factor = rounds_factor if c.unit == "round" else 1.0
             freedom = (c.freedom + 1) * factor - 1
-            total += float(scipy_stats.t.ppf(1 - tail, freedom)) ** 2 * c.variance / factor
+            total += _quantile(tail, freedom) ** 2 * c.variance / factor
         return math.sqrt(total)
 
     def bounds(self, scope: str, tail: float) -> tuple[float, float]:
@@ -113,6 +114,12 @@ class Mean:
             return self.interval(scope)
         odds, half = math.log(p / (1 - p)), reach / (p * (1 - p))
         return Interval(p, *(1 / (1 + math.exp(-x)) for x in (odds - half, odds + half)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _quantile(tail: float, freedom: float) -> float:
+    """Return Student's t that is exceeded with probability `tail`; a verdict asks thousands."""
+    return float(scipy_stats.t.ppf(1 - tail, freedom))
 
 
 def mean(tables: Sequence[Table], weights: Sequence[float] | None = None) -> Mean:

@@ -121,11 +121,12 @@ def show(sweep: Sweep, tolerance: float) -> None:
         f"{sweep.machine}, {sweep.recorded.run.model['name']}, run {sweep.recorded.run.run}; "
         f"tolerance {tolerance:g}; weights in the mix: {weights}",
         highlight=False,
+        markup=False,
     )
     for table in terminal_tables(sweep, tolerance):
         console.print(table)
     for text in checks.warnings(sweep):
-        console.print(f"warning: {text}", style="yellow", highlight=False)
+        console.print(f"warning: {text}", style="yellow", highlight=False, markup=False)
 
 
 def show_counters(counted: dict[str, Any], *, as_json: bool) -> None:

@@ -63,14 +63,14 @@ def measure(
     build = choose.probe(spec)
     path = model.resolve(spec.model)
     facts = model.facts(path)
-    model.check_drafter(facts, spec.drafter, spec.depths)
-    drafts = model.facts(model.resolve(spec.draft_model)).sha256 if spec.draft_model else ""
+    model.check_drafter(facts, spec)
+    files = _drafter_files(spec)
     other = replace(spec, engine=beside) if beside else None
     other_build = choose.probe(other) if other else None
     more = {"beside": other_build.fingerprint} if other_build else {}
     key = spec.key(
         model=facts.sha256,
-        draft=drafts,
+        **_in_key(spec, files),
         engine=build.fingerprint,
         settings=binary.settings(),
         **more,
@@ -90,6 +90,7 @@ def measure(
     if other and other_build:
         bench = replace(bench, beside=replace(bench, spec=other, build=other_build))
     run = _run_facts(bench, notebook, key, here_facts, facts)
+    run = replace(run, drafters={name: f.to_json() for name, f in files.items()})
     with store.Writer(file, run) as writer:
         stored = store.read(file)
         _check_prompts(stored.run, run)
@@ -100,6 +101,19 @@ def measure(
         errors = [s.error for s in recorded.samples if s.error]
         raise EngineError("no launch worked", errors[-1] if errors else "", "see the logs")
     return recorded
+
+
+def _drafter_files(spec: SweepSpec) -> dict[str, model.ModelFacts]:
+    """Return the facts of the files that draft, by their drafter's name."""
+    paths = {spec.label: spec.draft_model} | {n: path for n, (_, path) in spec.rivals.items()}
+    return {n: model.facts(model.resolve(path)) for n, path in paths.items() if path}
+
+
+def _in_key(spec: SweepSpec, files: dict[str, model.ModelFacts]) -> dict[str, Any]:
+    """Return what a run's key has of them: the first drafter's file, and those of the others."""
+    own = files[spec.label].sha256 if spec.label in files else ""
+    further = {n: files[n].sha256 if n in files else "" for n in spec.rivals}
+    return {"draft": own} | ({"drafts": further} if further else {})
 
 
 def _run_facts(

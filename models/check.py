@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from models import data, engine
-from models.export import MODEL, read
+from models.export import MODEL, read, read_head
 from models.net import Net, cross_entropy, rotary_tables
 from models.text import CACHE
 
@@ -62,15 +62,17 @@ def compare(ours: Tensor, theirs: Tensor) -> dict[str, Any]:
     }
 
 
-def check(model: Path, folder: Path) -> dict[str, Any]:
-    """Return the whole report on the file `model`."""
+def check(model: Path, folder: Path, head: Path | None = None) -> dict[str, Any]:
+    """Return the whole report on the file `model`, or on another `head` beside it."""
     held = data.load(folder, "held")
     tokens = windows(held, WINDOWS, LENGTH)
     net = read(model)
+    if head:
+        read_head(net, head)
     ours = torch_logits(net, torch.from_numpy(tokens[:, :-1]))
-    theirs = [torch.from_numpy(x) for x in engine.logits(model, tokens[:, :-1])]
+    theirs = [torch.from_numpy(x) for x in engine.logits(model, tokens[:, :-1], head=head)]
     report: dict[str, Any] = {
-        "model": model.name,
+        "model": (head or model).name,
         "tie": f"the two best logits differ by at most {TIE}",
         "trunk": compare(ours[0], theirs[0]),
         "mtp": compare(ours[1], theirs[1]),
@@ -98,10 +100,12 @@ def main() -> None:
     """Read the command line and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, default=MODEL)
-    parser.add_argument("--out", type=Path, default=MODEL.parent / "check.json")
+    parser.add_argument("--head", type=Path, help="a file of another MTP block for the model")
+    parser.add_argument("--out", type=Path, help="default: check.json beside the file checked")
     args = parser.parse_args()
-    report = check(args.model, data.build(CACHE))
-    args.out.write_text(json.dumps(report, indent=2) + "\n")
+    report = check(args.model, data.build(CACHE, tokenizer=data.tokenizer_of(MODEL)), args.head)
+    out = args.out or (args.head or args.model).with_name("check.json")
+    out.write_text(json.dumps(report, indent=2) + "\n")
     print(json.dumps(report, indent=2))
 
 

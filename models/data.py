@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 from pathlib import Path
 
+import gguf
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -35,9 +37,16 @@ SEED = 20240501
 MADE_UP_CHARS = 9_000_000
 
 
-def build(cache: Path = text.CACHE, vocab: int = 4096) -> Path:
-    """Gather, train the tokenizer and tokenize; return the folder. Does nothing when done."""
+def build(cache: Path = text.CACHE, vocab: int = 4096, tokenizer: Tokenizer | None = None) -> Path:
+    """Gather, train the tokenizer or take the given one, and tokenize; return the folder.
+
+    Does nothing where it was done. Text that was tokenized by a given tokenizer has a folder of its
+    own, unless a trained one has come out the same.
+    """
     folder = cache / "tokens"
+    if tokenizer is not None and not _same(folder, tokenizer):
+        digest = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
+        folder = cache / f"tokens-{digest[:12]}"
     if (folder / "done.json").exists():
         return folder
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +56,7 @@ def build(cache: Path = text.CACHE, vocab: int = 4096) -> Path:
         part = "held" if document.held_out else "train"
         parts.setdefault(f"{document.kind}.{part}", []).append(document.text)
     parts |= made_up(trees)
-    tokenizer = train_tokenizer(parts, vocab)
+    tokenizer = tokenizer or train_tokenizer(parts, vocab)
     tokenizer.save(str(folder / "tokenizer.json"))
     shuffle = random.Random(SEED)
     counts = {}
@@ -87,14 +96,7 @@ def made_up(trees: Path) -> dict[str, list[str]]:
 
 def train_tokenizer(parts: dict[str, list[str]], vocab: int) -> Tokenizer:
     """Return a byte-level BPE trained on an equal amount of text of each kind."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer = byte_level(models.BPE())
     trainer = trainers.BpeTrainer(
         vocab_size=vocab,
         special_tokens=list(SPECIAL),
@@ -110,9 +112,36 @@ def train_tokenizer(parts: dict[str, list[str]], vocab: int) -> Tokenizer:
     return tokenizer
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """Return the trained tokenizer."""
-    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+def byte_level(model: models.BPE) -> Tokenizer:
+    """Return a tokenizer of byte pairs that splits text as llama.cpp does for `qwen35`."""
+    tokenizer = Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PATTERN), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def tokenizer_of(path: Path) -> Tokenizer:
+    """Return the tokenizer of a GGUF file that `export` wrote."""
+    fields = gguf.GGUFReader(path).fields
+    tokens, merges = (fields[f"tokenizer.ggml.{n}"].contents() for n in ("tokens", "merges"))
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    tokenizer = byte_level(models.BPE({t: i for i, t in enumerate(tokens)}, pairs))
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return tokenizer
+
+
+def _same(folder: Path, tokenizer: Tokenizer) -> bool:
+    """Tell whether a folder's text was tokenized by the same pairs of bytes."""
+    file = folder / "tokenizer.json"
+    if not file.exists():
+        return False
+    ours, theirs = (json.loads(t)["model"] for t in (tokenizer.to_str(), file.read_text()))
+    return all(ours[part] == theirs[part] for part in ("vocab", "merges"))
 
 
 def load(folder: Path, part: str) -> dict[str, Tokens]:

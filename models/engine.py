@@ -15,25 +15,27 @@ _QUIET = llama_cpp.llama_log_callback(lambda *_: None)
 Floats = npt.NDArray[np.float32]
 
 
-def logits(path: Path, windows: npt.NDArray[np.int64], threads: int = 2) -> tuple[Floats, Floats]:
+def logits(
+    path: Path, windows: npt.NDArray[np.int64], threads: int = 2, head: Path | None = None
+) -> tuple[Floats, Floats]:
     """Return the trunk's and the MTP block's logits, each (windows, time, vocabulary).
 
-    Both are at the position of each token and predict the one after it.
+    Both are at the position of each token and predict the one after it. The block is the model's
+    own, or that of the file `head`.
     """
     llama_cpp.llama_log_set(_QUIET, None)
     llama_cpp.llama_backend_init()
     settings = llama_cpp.llama_model_default_params()
     settings.load_mtp = True
     settings.n_gpu_layers = 0
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), settings)
-    if not model:
-        raise RuntimeError(f"llama.cpp cannot load {path}")
+    model = _load(path, settings)
+    drafting = _load(head, settings) if head else model
     length = windows.shape[1]
     width = llama_cpp.llama_model_n_embd(model)
     vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     trunk = _context(model, length, threads)
     llama_cpp_ext.llama_set_embeddings_nextn(trunk, True, False)
-    draft = _context(model, length, threads, trunk)
+    draft = _context(drafting, length, threads, trunk)
     llama_cpp_ext.llama_set_embeddings_nextn(draft, True, True)
     found: tuple[list[Floats], list[Floats]] = ([], [])
     for window in windows:
@@ -44,8 +46,16 @@ def logits(path: Path, windows: npt.NDArray[np.int64], threads: int = 2) -> tupl
         found[1].append(_decode(draft, window, shifted, width, vocab))
     for context in (draft, trunk):
         llama_cpp.llama_free(context)
-    llama_cpp.llama_model_free(model)
+    for loaded in {model, drafting}:
+        llama_cpp.llama_model_free(loaded)
     return np.stack(found[0]), np.stack(found[1])
+
+
+def _load(path: Path, settings: ctypes.Structure) -> ctypes.c_void_p:
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), settings)
+    if not model:
+        raise RuntimeError(f"llama.cpp cannot load {path}")
+    return model  # type: ignore[no-any-return]
 
 
 def _context(

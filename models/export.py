@@ -23,6 +23,7 @@ from models.text import CACHE
 
 NAME = "specdepth-9m"
 MODEL = Path(__file__).parent / f"{NAME}-q8_0.gguf"
+HEAD = Path(__file__).parent / "drafters" / f"{NAME}-deep-head-q8_0.gguf"
 ARCH = "qwen35"
 
 Q8 = gguf.GGMLQuantizationType.Q8_0
@@ -88,17 +89,53 @@ def write(net: Net, tokenizer: Path, path: Path, note: str = "") -> None:
     partial = path.with_suffix(".partial")
     writer = gguf.GGUFWriter(partial, ARCH)
     _describe(writer, net.shape, note)
-    _vocabulary(writer, json.loads(tokenizer.read_text()), net.shape.vocab)
+    vocabulary(writer, json.loads(tokenizer.read_text()), net.shape.vocab)
     for ours, theirs, p in names(net):
-        array: npt.NDArray[np.float32] = p.detach().float().numpy()
-        if ours.endswith("a_log"):
-            array = -np.exp(array)
-        # The two gate projections are a few rows: 32-bit floats cost nothing there.
-        if array.ndim == 2 and min(array.shape) > 8:
-            packed = gguf.quants.quantize(array, Q8)
-            writer.add_tensor(theirs, packed, raw_dtype=Q8)
-        else:
-            writer.add_tensor(theirs, array)
+        add(writer, ours, theirs, p)
+    finish(writer, partial, path)
+
+
+def write_head(net: Net, target: Path, path: Path) -> None:
+    """Write the MTP block of `net` as a drafter for the GGUF file `target`.
+
+    All else in it is the target's own, byte for byte: the metadata, the embedding, the output
+    matrix and its norm. llama.cpp loads a file without the trunk's layers as an MTP block alone.
+    """
+    reader = gguf.GGUFReader(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    writer = gguf.GGUFWriter(partial, ARCH)
+    for field in reader.fields.values():
+        if field.name == gguf.Keys.General.ARCHITECTURE or field.name.startswith("GGUF."):
+            continue
+        kind = field.types[0]
+        inner = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        value = path.stem if field.name == gguf.Keys.General.NAME else field.contents()
+        writer.add_key_value(field.name, value, kind, sub_type=inner)
+    shared = set(TOP_NAMES.values())
+    for tensor in reader.tensors:
+        if tensor.name in shared:
+            writer.add_tensor(tensor.name, np.array(tensor.data), raw_dtype=tensor.tensor_type)
+    for ours, theirs, p in names(net):
+        if ours.startswith("draft."):
+            add(writer, ours, theirs, p)
+    finish(writer, partial, path)
+
+
+def add(writer: gguf.GGUFWriter, ours: str, theirs: str, p: Tensor) -> None:
+    """Add a parameter: matrices in Q8_0, all else in 32-bit floats."""
+    array: npt.NDArray[np.float32] = p.detach().float().numpy()
+    if ours.endswith("a_log"):
+        array = -np.exp(array)
+    # The two gate projections are a few rows: 32-bit floats cost nothing there.
+    if array.ndim == 2 and min(array.shape) > 8:
+        writer.add_tensor(theirs, gguf.quants.quantize(array, Q8), raw_dtype=Q8)
+    else:
+        writer.add_tensor(theirs, array)
+
+
+def finish(writer: gguf.GGUFWriter, partial: Path, path: Path) -> None:
+    """Write all that was added, and give the file its name."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -136,7 +173,8 @@ def _describe(writer: gguf.GGUFWriter, shape: Shape, note: str) -> None:
     writer.add_uint32(f"{ARCH}.full_attention_interval", shape.full_every)
 
 
-def _vocabulary(writer: gguf.GGUFWriter, tokenizer: dict[str, Any], size: int) -> None:
+def vocabulary(writer: gguf.GGUFWriter, tokenizer: dict[str, Any], size: int) -> None:
+    """Add a tokenizer of Hugging Face's JSON form; `size` tokens are expected."""
     vocab: dict[str, int] = tokenizer["model"]["vocab"]
     merges: list[str | list[str]] = tokenizer["model"]["merges"]
     tokens = [token for token, _ in sorted(vocab.items(), key=lambda item: item[1])]
@@ -167,10 +205,21 @@ def read(path: Path, shape: Shape | None = None) -> Net:
     return net
 
 
+def read_head(net: Net, path: Path) -> None:
+    """Put the MTP block of a file that `write_head` made into `net`."""
+    tensors = {t.name: t for t in gguf.GGUFReader(path).tensors}
+    with torch.no_grad():
+        for ours, theirs, p in names(net):
+            if ours.startswith("draft."):
+                tensor = tensors[theirs]
+                array = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+                p.copy_(torch.from_numpy(np.array(array, np.float32)).reshape(p.shape))
+
+
 def load_checkpoint(path: Path) -> Net:
     """Return the network of a training checkpoint."""
     saved = torch.load(path, weights_only=True)
-    net = Net(Shape(**saved["shape"]))
+    net = Net(Shape())
     net.load_state_dict(saved["net"])
     return net
 

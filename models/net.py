@@ -8,7 +8,7 @@ llama.cpp's `src/models/qwen35.cpp` exactly, since the exported file runs there.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812 (the usual name)
@@ -17,6 +17,18 @@ from torch import Tensor, nn
 from models.ops import causal_convolution, unit_length, unit_lower_inverse
 
 EPS = 1e-6
+
+
+class Rotary(Protocol):
+    """Sizes with rotary positions."""
+
+    @property
+    def rotary(self) -> int:
+        """Rotary dimensions of a head."""
+
+    @property
+    def rope_base(self) -> float:
+        """The base of the angles."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +82,7 @@ class Norm(nn.Module):
         return rms_norm(x, self.weight)
 
 
-def rotary_tables(shape: Shape, length: int) -> tuple[Tensor, Tensor]:
+def rotary_tables(shape: Rotary, length: int) -> tuple[Tensor, Tensor]:
     """Return cosines and sines, each (length, rotary / 2), for positions from 0."""
     half = shape.rotary // 2
     inverse = shape.rope_base ** (-torch.arange(half, dtype=torch.float64) / half)
@@ -197,11 +209,11 @@ def scan(
 class FeedForward(nn.Module):
     """Gated feed-forward layer (SwiGLU)."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, width: int, ffn: int) -> None:
         super().__init__()
-        self.gate = nn.Linear(shape.width, shape.ffn, bias=False)
-        self.up = nn.Linear(shape.width, shape.ffn, bias=False)
-        self.down = nn.Linear(shape.ffn, shape.width, bias=False)
+        self.gate = nn.Linear(width, ffn, bias=False)
+        self.up = nn.Linear(width, ffn, bias=False)
+        self.down = nn.Linear(ffn, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the layer output for `x`."""
@@ -217,7 +229,7 @@ class Block(nn.Module):
         self.norm = Norm(shape.width)
         self.mix: nn.Module = FullAttention(shape) if full else DeltaNet(shape)
         self.post_norm = Norm(shape.width)
-        self.ffn = FeedForward(shape)
+        self.ffn = FeedForward(shape.width, shape.ffn)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Return the residual stream after this layer."""

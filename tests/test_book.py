@@ -12,7 +12,7 @@ import nbformat
 import psutil
 import pytest
 
-from analysis import gallery, model, pages, report, series, store
+from analysis import gallery, manifest, model, pages, report, series, store
 from analysis.errors import SpecError
 from analysis.pages import SeriesError
 from tests.conftest import at_work, execute, interruptible, outputs
@@ -163,10 +163,13 @@ def test_the_series_writes_page_figure_and_verdict(
 ) -> None:
     monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
     given = {k: v for k, v in TINY.items() if k != "machine"} | {"tolerance": 0.9}
-    made = series.run_series(given, "tiny-box", ("depth_sweep",))
-    assert made.pages == [executed]
-    assert made.sweep is not None
-    assert (made.sweep.machine, made.tolerance) == ("tiny-box", 0.9)
+    told: list[tuple[str, float]] = []
+    made = series.run_series(
+        given, "tiny-box", ("depth_sweep",), answer=lambda s, t: told.append((s.machine, t))
+    )
+    assert made == [executed]
+    assert told == [("tiny-box", 0.9)]
+    assert (executed.parent / manifest.NAME).is_file()
     assert (executed.parent / "depth_sweep.png").read_bytes().startswith(b"\x89PNG")
 
 

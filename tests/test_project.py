@@ -20,6 +20,7 @@ from analysis.engines import binary, build
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 ENVIRONMENT_TEXT = (ROOT / "environment.yml").read_text()
+CARDS = ("nvidia-", "cuda-", "triton")
 
 
 def constraints() -> dict[str, str]:
@@ -62,8 +63,17 @@ def test_what_is_installed_is_what_is_pinned() -> None:
     exact = constraints()
     for package in json.loads(done.stdout):
         name = canonicalize_name(package["name"])
-        if name not in ("specdepth", "setuptools", "wheel"):
-            assert exact.get(name) == package["version"], name
+        # PyTorch brings the libraries of a machine's own kind of card, and tells its kind.
+        if name not in ("specdepth", "setuptools", "wheel") and not name.startswith(CARDS):
+            assert exact.get(name) == package["version"].partition("+")[0], name
+
+
+def test_the_training_codes_versions_are_those_pinned() -> None:
+    lines = (ROOT / "models" / "requirements.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    exact = constraints()
+    assert "torch" in pinned
+    assert {name: exact[canonicalize_name(name)] for name in pinned} == pinned
 
 
 def test_the_engine_is_pinned_once() -> None:
@@ -171,7 +181,7 @@ def test_every_setting_of_a_sweep_is_a_parameter_of_its_notebook() -> None:
     from analysis.spec import SweepSpec
 
     listed = set(papermill.inspect_notebook(str(ROOT / "notebooks" / "depth_sweep.ipynb")))
-    of_other_pages = {"engine", "more_arms", "room", "gpu_layers", "device"}
+    of_other_pages = {"engine", "more_arms", "more_drafters", "room", "gpu_layers", "device"}
     settings = {f.name for f in dataclasses.fields(SweepSpec)} - of_other_pages
     assert listed == settings | {"machine", "machines_folder", "mix", "tolerance"}
 

@@ -32,6 +32,12 @@ def _drafting(spec: SweepSpec, depth: int, *drafters: str) -> bool:
     return depth > 0 and spec.drafter in drafters
 
 
+def _by_model(spec: SweepSpec, depth: int) -> bool:
+    return depth > 0 and spec.drafts_by_model
+
+
+NGRAM_TOKENS = 12  # that llama.cpp's n-gram drafters look up
+
 FLAGS = (
     Flag(("--parallel", "-np"), lambda s, _: str(s.slots)),
     Flag(("--ctx-size", "-c"), lambda s, _: str(s.context)),
@@ -53,19 +59,25 @@ FLAGS = (
     ),
     Flag(
         ("--spec-draft-n-max", "--draft-max"),
-        lambda s, d: _when(_drafting(s, d, "mtp", "draft-simple"), d),
+        lambda s, d: _when(_by_model(s, d), d),
     ),
     Flag(
         ("--spec-draft-p-min", "--draft-p-min"),
-        lambda s, d: _when(_drafting(s, d, "mtp", "draft-simple"), s.p_min),
+        lambda s, d: _when(_by_model(s, d), s.p_min),
     ),
     Flag(
         ("--spec-draft-model", "--model-draft", "-md"),
-        lambda s, d: _when(_drafting(s, d, "draft-simple"), s.draft_model),
+        lambda s, d: _when(d > 0 and s.draft_model, s.draft_model),
     ),
     Flag(
         ("--spec-ngram-simple-size-m", "--spec-ngram-size-m"),
         lambda s, d: _when(_drafting(s, d, "ngram-simple"), d),
+    ),
+    # ngram-simple drafts nothing that is shorter than what it looks up, 12 tokens if not told.
+    Flag(
+        ("--spec-ngram-simple-size-n", "--spec-ngram-size-n"),
+        lambda s, d: _when(_drafting(s, d, "ngram-simple") and d < NGRAM_TOKENS, d),
+        optional=True,
     ),
     Flag(("--spec-ngram-mod-n-max",), lambda s, d: _when(_drafting(s, d, "ngram-mod"), d)),
     # The drafter of modular n-grams refuses a minimum above the maximum.

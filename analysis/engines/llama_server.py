@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -20,8 +21,14 @@ _COUNTERS = {
     "draft_n": "spec_decode_num_draft_tokens_total",
     "draft_n_accepted": "spec_decode_num_accepted_tokens_total",
 }
+_PORT_TAKEN = re.compile(r"couldn't bind|failed to bind|address already in use", re.IGNORECASE)
+PORT_TRIES = 3
 _PER_POSITION = "spec_decode_num_accepted_tokens_per_pos_total"
 Arguments = Callable[[int], list[str]]
+
+
+class PortTakenError(EngineError):
+    """The port that was chosen belongs to another process."""
 
 
 def parse_metrics(text: str) -> Counters:
@@ -78,13 +85,22 @@ class LlamaServer(Engine):
         self._client: httpx.Client | None = None
 
     def _start(self) -> None:
-        port = free_port()
-        more: tuple[str, ...] = ()
         if self.device is not None:
             self.device.start()
-            more = ("--rpc", self.device.endpoint)
-        key = secrets.token_urlsafe(24)
         deadline = time.monotonic() + self.start_timeout_s
+        for left in range(PORT_TRIES - 1, -1, -1):
+            try:
+                self._start_at(free_port(), deadline)
+                return
+            except PortTakenError:
+                super().stop()
+                if not left:
+                    raise
+
+    def _start_at(self, port: int, deadline: float) -> None:
+        """Start the server at a port and wait for it."""
+        more = ("--rpc", self.device.endpoint) if self.device is not None else ()
+        key = secrets.token_urlsafe(24)
         # The key goes by the environment, since everybody can read a command line.
         self.spawn(
             (str(self.binary.path), *self.arguments(port), *more),
@@ -97,11 +113,40 @@ class LlamaServer(Engine):
             trust_env=False,  # a proxy is no way to loopback
         )
         self._wait(deadline)
+        self._check_own(port)
 
     @property
     def pids(self) -> tuple[int, ...]:
         """The process ids of the server and of its emulated device."""
         return super().pids + (self.device.pids if self.device else ())
+
+    def check_alive(self, doing: str) -> None:
+        """Raise where the process has ended; another error where it found its port taken."""
+        try:
+            super().check_alive(doing)
+        except EngineError as error:
+            if doing == "starting" and _PORT_TAKEN.search(self.log.read_text(errors="replace")):
+                raise PortTakenError(
+                    "every port that was free was taken before llama-server could listen on it",
+                    f"{PORT_TRIES} tries",
+                    "stop what opens ports on this machine, and run it again",
+                ) from error
+            raise
+
+    def _check_own(self, port: int) -> None:
+        """Raise where another server answers at the port: it knows no key, or another one."""
+        asked = {"content": "x"}
+        bare = httpx.post(
+            f"http://127.0.0.1:{port}/tokenize", json=asked, trust_env=False, timeout=10.0
+        )
+        ours = self._http.post("/tokenize", json=asked, timeout=10.0)
+        if (bare.status_code, ours.status_code) != (401, 200):
+            self.died("starting")
+            raise PortTakenError(
+                "another server answers at the port that llama-server was given",
+                f"status {bare.status_code} without the key, {ours.status_code} with it",
+                "stop the other server, and run it again",
+            )
 
     def _wait(self, deadline: float) -> None:
         while time.monotonic() < deadline:
@@ -145,9 +190,16 @@ class LlamaServer(Engine):
                 answer.text[:300],
                 "check the prompt's length against the context",
             )
-        result = answer.json()
+        try:
+            result = answer.json()
+        except ValueError:
+            result = answer.text
         if not isinstance(result, dict):
-            raise EngineError(f"llama-server answered {path} oddly", repr(result)[:200])
+            raise EngineError(
+                f"llama-server answered {path} oddly: no JSON object",
+                repr(result)[:200],
+                "use another build of llama-server",
+            )
         return result
 
     def complete(self, tokens: Sequence[int], **settings: Any) -> dict[str, Any]:

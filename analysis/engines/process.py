@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -31,10 +33,13 @@ class Counters:
     per_position: tuple[int, ...] | None
 
     def since(self, earlier: Counters) -> Counters:
-        """Return the difference to an earlier reading of the same process."""
+        """Return the difference to an earlier reading of the same process.
+
+        A counter that has fallen counts nothing: it is None.
+        """
 
         def less(a: int | None, b: int | None) -> int | None:
-            return None if a is None or b is None else a - b
+            return None if a is None or b is None or a < b else a - b
 
         now, then = self.per_position, earlier.per_position
         positions = None
@@ -42,6 +47,7 @@ class Counters:
             length = max(len(now), len(then))
             now, then = (t + (0,) * (length - len(t)) for t in (now, then))
             positions = tuple(a - b for a, b in zip(now, then, strict=True))
+            positions = None if min(positions, default=0) < 0 else positions
         return Counters(
             less(self.drafts, earlier.drafts),
             less(self.draft_n, earlier.draft_n),
@@ -165,15 +171,16 @@ class Child(ABC):
                 self.stopped_by = "died"
             else:
                 self.peak_rss_mib = _peak_rss_mib(process.pid)
-                process.terminate()
+                _signal(process.pid, signal.SIGTERM)
                 self.stopped_by = "terminate"
                 try:
                     process.wait(patience_s)
                 except subprocess.TimeoutExpired:
-                    process.kill()
+                    _signal(process.pid, signal.SIGKILL)
                     self.stopped_by = "kill"
             self.exit_code = process.wait()
         finally:
+            _signal(process.pid, signal.SIGKILL)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
@@ -205,6 +212,12 @@ class Engine(Child):
     @abstractmethod
     def chat_prompt(self, message: str) -> str:
         """Return a user message in the form of the model's own chat template."""
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process and to all that it has started: it may be a wrapper script."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
 
 
 def _peak_rss_mib(pid: int) -> float | None:

@@ -1,0 +1,212 @@
+"""A machine's folder as a contribution: whether it can be trusted for its samples.
+
+Nothing in the folder is executed. Executed pages are looked at, and never trusted for a number: the
+book redraws everything from the samples.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis import manifest, personal, steps, store
+from analysis.errors import SpecDepthError
+from analysis.records import Sample
+from analysis.series import NOTEBOOKS
+from analysis.store import Recorded
+
+LARGEST_MIB = 16
+_HASH = re.compile(r"[0-9a-f]{64}")
+_KEY = re.compile(r"[0-9a-f]{12}")
+_KNOWN = {".jsonl", ".ipynb", ".png", ".json", ".torn"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a folder, and what to do about it."""
+
+    where: str
+    what: str
+    next_step: str = ""  # where `what` does not say it
+
+    def __str__(self) -> str:
+        told = self.what.rstrip(".") + "."
+        return f"{self.where}: {told}" + (f" Next: {self.next_step}." if self.next_step else "")
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What a folder holds and what is wrong with it."""
+
+    folder: Path
+    runs: tuple[Recorded, ...]
+    problems: tuple[Problem, ...]
+    pages: tuple[str, ...]
+
+
+def examine(folder: Path) -> Examined:
+    """Look at a machine's folder; never raises for what it finds in it."""
+    if not folder.is_dir():
+        gone = Problem(folder.name, "there is no such folder", "name one under book/machines")
+        return Examined(folder, (), (gone,), ())
+    problems = [*_files(folder), *manifest.compare(folder, Problem)]
+    runs: list[Recorded] = []
+    for file in sorted((folder / "samples").glob("*.jsonl")):
+        try:
+            recorded = store.read(file)
+        except SpecDepthError as error:
+            problems.append(Problem(file.name, str(error)))
+            continue
+        runs.append(recorded)
+        problems += _run(recorded)
+    if not runs:
+        problems.append(Problem("samples", "no run can be read", "measure with `specdepth run`"))
+    problems += [*_alike(folder, runs), *_complete(runs), *_pages(folder)]
+    pages = tuple(n for n in NOTEBOOKS if (folder / f"{n}.ipynb").is_file())
+    return Examined(folder, tuple(runs), tuple(problems), pages)
+
+
+def _files(folder: Path) -> Iterator[Problem]:
+    """Yield what should not lie in the folder, and what in it tells of a person."""
+    names = personal.own_names()
+    for file in sorted(folder.rglob("*")):
+        where = file.relative_to(folder).as_posix()
+        if where.startswith("samples/logs") or where.startswith("failed"):
+            continue  # these stay on the machine
+        if file.is_symlink():
+            yield Problem(where, "a link", "put the file itself there")
+        elif file.is_file():
+            if file.suffix not in _KNOWN:
+                yield Problem(where, "no file of a machine's folder", "take it out")
+            if file.stat().st_size > LARGEST_MIB * 2**20:
+                yield Problem(where, f"larger than {LARGEST_MIB} MiB", "measure fewer at a time")
+            for what, text in personal.traces(personal.readable(file), names)[:3]:
+                yield Problem(where, f"{what}: {text[:80]}", "take it out, or measure again")
+
+
+def _run(recorded: Recorded) -> Iterator[Problem]:
+    """Yield what does not fit within one run."""
+    run, where = recorded.run, recorded.path.name
+    again = "measure it again; a file is never mended by hand"
+    if recorded.path.stem != run.run or run.run != f"{run.notebook}-{run.key}":
+        yield Problem(where, f"the run calls itself {run.run}", "give the file its own name back")
+    if not _KEY.fullmatch(run.key) or not _HASH.fullmatch(str(run.model.get("sha256", ""))):
+        yield Problem(where, "its key or its model's checksum is none", again)
+    if not run.engine.get("version") or not run.engine.get("fingerprint"):
+        yield Problem(where, "it does not say which engine measured it", again)
+    for note in recorded.notes:
+        yield Problem(where, note, "run the notebook again: it measures what is missing")
+    launches = {x.launch for x in recorded.launches}
+    for sample in recorded.samples:
+        wrong = _sample(run.run, launches, sample)
+        if wrong:
+            yield Problem(where, f"{steps.sample_id(sample)}: {wrong}", again)
+            break
+    try:
+        traced = steps.read(recorded.path)
+    except SpecDepthError as error:
+        yield Problem(where, str(error))
+        return
+    if run.spec.get("engine") == "tracer":
+        bare = [
+            s for s in recorded.samples
+            if not s.warm_up and s.error is None and steps.sample_id(s) not in traced
+        ]  # fmt: skip
+        if bare:
+            yield Problem(where, f"{len(bare)} traced samples have no steps", again)
+
+
+def _sample(run: str, launches: set[str], s: Sample) -> str:
+    """Return what is impossible in a sample, or nothing."""
+    if s.run != run:
+        return f"it is of another run, {s.run}"
+    if s.launch not in launches:
+        return "its launch is not there"
+    if s.error is not None:
+        return ""
+    times = (s.prompt_ms, s.predicted_ms, s.client_ms)
+    if not all(math.isfinite(t) and t >= 0 for t in times):
+        return "a time is no number"
+    if s.predicted_n < 1 or len(s.tokens) > s.predicted_n:
+        return f"{s.predicted_n} tokens are counted and {len(s.tokens)} are there"
+    accepted, drafted = s.draft_n_accepted or 0, s.draft_n or 0
+    if not 0 <= accepted <= drafted:
+        return f"{accepted} of {drafted} drafted tokens accepted"
+    if s.steps != s.predicted_n - 1 - accepted:
+        return f"{s.steps} steps do not follow from its counts"
+    return ""
+
+
+def _alike(folder: Path, runs: list[Recorded]) -> Iterator[Problem]:
+    """Yield facts that should be the same in all runs and are not."""
+    names = {str(r.run.machine.get("name")) for r in runs}
+    if names - {folder.name}:
+        others = ", ".join(sorted(names - {folder.name}))
+        yield Problem(
+            folder.name, f"runs of a machine called {others}", "keep it in its own folder"
+        )
+    machines = {json.dumps(store.hardware(r.run.machine), sort_keys=True) for r in runs}
+    if len(machines) > 1:
+        yield Problem(folder.name, f"{len(machines)} different machines", "one folder a machine")
+    models = {
+        str(r.run.model["name"]) for r in runs if not str(r.run.spec["model"]).startswith("shape:")
+    }
+    if len(models) > 1:
+        told = ", ".join(sorted(models))
+        yield Problem(folder.name, f"several models: {told}", "one folder a model")
+
+
+def _complete(runs: list[Recorded]) -> Iterator[Problem]:
+    from analysis import checks, report
+
+    for recorded in runs:
+        if recorded.run.spec.get("more_drafters") or not recorded.samples:
+            continue  # a drafter that failed is a result of its page
+        try:
+            found = checks.warnings(report.sweep_of(recorded), whole=False)
+        except SpecDepthError as error:
+            yield Problem(recorded.path.name, str(error))
+            continue
+        for text in found:
+            if " requests are there" in text or "requests failed" in text:
+                yield Problem(recorded.path.name, text.rstrip("."), "run the notebook again")
+    if runs and not any(r.run.notebook == "depth_sweep" for r in runs):
+        yield Problem("samples", "no depth sweep", "run `specdepth run --notebooks depth_sweep`")
+
+
+def _pages(folder: Path) -> Iterator[Problem]:
+    """Yield what is wrong with executed pages: order, errors, another source, another machine."""
+    for file in sorted(folder.glob("*.ipynb")):
+        again = "run `specdepth run` again; it makes the page from the samples"
+        if file.stem not in NOTEBOOKS:
+            yield Problem(file.name, "no page of this book", "take it out")
+            continue
+        try:
+            cells: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["cells"]
+            code = [c for c in cells if c["cell_type"] == "code"]
+            if [c["execution_count"] for c in code] != list(range(1, len(code) + 1)):
+                yield Problem(file.name, "its cells did not run in their order", again)
+            if any(o["output_type"] == "error" for c in code for o in c["outputs"]):
+                yield Problem(file.name, "a cell ended in an error", again)
+            if not _is_source(file, cells, folder.name):
+                yield Problem(file.name, "it is not this book's notebook", again)
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            yield Problem(file.name, f"it can not be read ({type(error).__name__})", again)
+
+
+def _is_source(file: Path, cells: list[dict[str, Any]], machine: str) -> bool:
+    """Tell whether a page's cells are those of the source, with its parameters beside them."""
+    from analysis import pages
+
+    source = json.loads(pages.source(file.stem).read_text(encoding="utf-8"))["cells"]
+    own = [c for c in cells if "injected-parameters" not in c["metadata"].get("tags", [])]
+
+    def words(cell: dict[str, Any]) -> str:
+        return "".join(cell["source"]).replace(f"on {machine}", "on this machine", 1)
+
+    return [words(c) for c in own] == [words(c) for c in source]
