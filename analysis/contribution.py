@@ -76,7 +76,7 @@ def _files(folder: Path) -> Iterator[Problem]:
     names = personal.own_names()
     for file in sorted(folder.rglob("*")):
         where = file.relative_to(folder).as_posix()
-        if where.startswith("samples/logs") or where.startswith("failed"):
+        if where.startswith(manifest.LOCAL):
             continue  # these stay on the machine
         if file.is_symlink():
             yield Problem(where, "a link", "put the file itself there")

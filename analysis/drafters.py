@@ -172,7 +172,7 @@ class Comparison:
 def measure(page: PageParameters, notebook: str) -> Comparison:
     """Measure what is not yet measured of all drafters."""
     recorded = sweep.measure(page.spec, notebook, page.machine, page.machines_folder)
-    return compare(report.sweep_of(recorded))
+    return compare(report.sweep_of(recorded, page.mix))
 
 
 def compare(base: Sweep) -> Comparison:

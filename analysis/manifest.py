@@ -11,7 +11,7 @@ from typing import Any
 from analysis import records
 
 NAME = "manifest.json"
-_LOCAL = ("samples/logs", "failed")  # stay on the machine
+LOCAL = ("samples/logs/", "failed/")  # stay on the machine
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -19,7 +19,7 @@ def files(folder: Path) -> dict[str, str]:
     found = {}
     for file in sorted(folder.rglob("*")):
         where = file.relative_to(folder).as_posix()
-        stays = where == NAME or where.startswith(_LOCAL) or file.suffix == ".torn"
+        stays = where == NAME or where.startswith(LOCAL) or file.suffix == ".torn"
         if file.is_file() and not stays:
             found[where] = hashlib.sha256(file.read_bytes()).hexdigest()
     return found

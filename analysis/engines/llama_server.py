@@ -136,10 +136,15 @@ class LlamaServer(Engine):
     def _check_own(self, port: int) -> None:
         """Raise where another server answers at the port: it knows no key, or another one."""
         asked = {"content": "x"}
-        bare = httpx.post(
-            f"http://127.0.0.1:{port}/tokenize", json=asked, trust_env=False, timeout=10.0
-        )
-        ours = self._http.post("/tokenize", json=asked, timeout=10.0)
+        where = f"http://127.0.0.1:{port}/tokenize"
+        try:
+            bare = httpx.post(where, json=asked, trust_env=False, timeout=60.0)
+            ours = self._http.post("/tokenize", json=asked, timeout=60.0)
+        except httpx.TransportError as error:
+            self.died("starting")
+            raise EngineError(
+                "llama-server broke off its first answer", str(error), "run it again"
+            ) from None
         if (bare.status_code, ours.status_code) != (401, 200):
             self.died("starting")
             raise PortTakenError(
