@@ -27,11 +27,12 @@ from scipy import optimize, special
 from scipy import stats as scipy_stats
 
 from analysis import stats
-from analysis.speculation import offered_per_position
+from analysis.speculation import count, offered_per_position
 from analysis.stats import Component, Interval, Mean
 
 Counts = npt.NDArray[np.float64]  # rounds x prompts x positions
 Cells = dict[tuple[int, str], tuple[Counts, ...]]  # by round and prompt: counts by position
+Grid = tuple[list[int], list[str]]  # rounds and prompts
 
 
 @dataclass(frozen=True)
@@ -160,8 +161,12 @@ def log_odds_line(accepted: Counts, reached: Counts) -> tuple[float, float]:
     return float(found.x[0]), float(found.x[1])
 
 
-def of_samples(timed: pd.DataFrame, workload: str, depth: int) -> Positions | None:
+def of_samples(
+    timed: pd.DataFrame, workload: str, depth: int, grid: Grid | None = None
+) -> Positions | None:
     """Return the counts of one depth's samples, or None where the engine gave no counters.
+
+    The counts have the rounds and prompts of `grid`, or those that are there.
 
     The servers count accepted positions only; offered ones follow from the drafts' lengths
     (:func:`~analysis.speculation.offered_per_position`). A position counts as reached in the share
@@ -177,12 +182,11 @@ def of_samples(timed: pd.DataFrame, workload: str, depth: int) -> Positions | No
         return None
     cells: Cells = {}
     for row in own.to_dict("records"):
-        given = row["accepted_per_position"]
+        given = row["accepted_per_position"][:depth]
         accepted = np.zeros(depth)
         accepted[: len(given)] = given
-        # A request in which an n-gram drafter found nothing tells no number of drafted tokens.
-        drafted = 0 if pd.isna(row["draft_n"]) else int(row["draft_n"])
-        offered = np.array(offered_per_position(depth, int(row["drafts"]), drafted), dtype=float)
+        drafts, drafted = count(row["drafts"]), count(row["draft_n"])
+        offered = np.array(offered_per_position(depth, drafts, drafted), dtype=float)
         before = np.concatenate([[offered[0]], accepted[:-1]])
         share = np.divide(
             offered, np.concatenate([[offered[0]], offered[:-1]]),
@@ -190,7 +194,7 @@ def of_samples(timed: pd.DataFrame, workload: str, depth: int) -> Positions | No
         )  # fmt: skip
         reached = np.maximum(before * share, accepted)
         cells[int(row["round"]), str(row["prompt_id"])] = (offered, reached, accepted)
-    return _positions(cells, depth)
+    return _positions(cells, depth, grid)
 
 
 def of_steps(steps: pd.DataFrame, workload: str, depth: int) -> Positions | None:
@@ -207,13 +211,12 @@ def of_steps(steps: pd.DataFrame, workload: str, depth: int) -> Positions | None
     return _positions(cells, depth) if cells else None
 
 
-def _positions(cells: Cells, depth: int) -> Positions:
-    rounds = sorted({r for r, _ in cells})
-    prompts = sorted({p for _, p in cells})
-    grid = np.full((3, len(rounds), len(prompts), depth), np.nan)
+def _positions(cells: Cells, depth: int, grid: Grid | None = None) -> Positions:
+    rounds, prompts = grid or (sorted({r for r, _ in cells}), sorted({p for _, p in cells}))
+    found = np.full((3, len(rounds), len(prompts), depth), np.nan)
     for (r, p), counts in cells.items():
-        grid[:, rounds.index(r), prompts.index(p)] = counts
-    return Positions(*grid)
+        found[:, rounds.index(r), prompts.index(p)] = counts
+    return Positions(*found)
 
 
 def calibration(steps: pd.DataFrame, edges: Sequence[float]) -> pd.DataFrame:

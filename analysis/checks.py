@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from analysis import lossless, quotes, shape_file, shape_models
+from analysis.markup import escaped
 from analysis.report import Sweep
 from analysis.speculation import MIN_TOKENS_FOR_SPEED, ends_inside_draft
 
@@ -82,12 +83,17 @@ def _without_weights(name: str) -> str:
 
 
 def _failures(sweep: Sweep) -> list[str]:
-    failed = [s for s in sweep.recorded.samples if s.error is not None]
+    rivals = set(sweep.recorded.run.spec.get("more_drafters", ()))
+    own = rivals & set(sweep.timed["arm"])  # where the sweep is that of one of several drafters
+    failed = [
+        s for s in sweep.recorded.samples
+        if s.error is not None and (s.depth == 0 or (s.arm in own if own else s.arm not in rivals))
+    ]  # fmt: skip
     by_depth: dict[int, list[str]] = {}
     for s in failed:
         by_depth.setdefault(s.depth, []).append(str(s.error))
     return [
-        f"Depth {d}: {len(errors)} requests failed, the last with: {errors[-1][:300]}"
+        f"Depth {d}: {len(errors)} requests failed, the last with: {escaped(errors[-1][:300])}"
         for d, errors in sorted(by_depth.items())
     ]
 

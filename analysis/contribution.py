@@ -7,15 +7,15 @@ book redraws everything from the samples.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis import manifest, personal, steps, store
+from analysis import manifest, personal, shape_models, steps, store
 from analysis.errors import SpecDepthError
+from analysis.plausible import impossible, is_number
 from analysis.records import Sample
 from analysis.series import NOTEBOOKS
 from analysis.store import Recorded
@@ -23,6 +23,8 @@ from analysis.store import Recorded
 LARGEST_MIB = 16
 _HASH = re.compile(r"[0-9a-f]{64}")
 _KEY = re.compile(r"[0-9a-f]{12}")
+AGAIN = "measure it again; a file is never mended by hand"
+_ODD = (KeyError, TypeError, ValueError, AttributeError, OverflowError)  # of facts of any form
 _KNOWN = {".jsonl", ".ipynb", ".png", ".json", ".torn"}
 
 
@@ -59,14 +61,21 @@ def examine(folder: Path) -> Examined:
     for file in sorted((folder / "samples").glob("*.jsonl")):
         try:
             recorded = store.read(file)
+            problems += [*_run(recorded), *_complete(recorded)]
+            _facts(recorded)
+            runs.append(recorded)
         except SpecDepthError as error:
             problems.append(Problem(file.name, str(error)))
-            continue
-        runs.append(recorded)
-        problems += _run(recorded)
+        except _ODD as error:
+            problems.append(
+                Problem(file.name, f"its records are odd ({type(error).__name__}: {error})", AGAIN)
+            )
     if not runs:
         problems.append(Problem("samples", "no run can be read", "measure with `specdepth run`"))
-    problems += [*_alike(folder, runs), *_complete(runs), *_pages(folder)]
+    if runs and not any(r.run.notebook == "depth_sweep" for r in runs):
+        sweep = "run `specdepth run --notebooks depth_sweep`"
+        problems.append(Problem("samples", "no depth sweep", sweep))
+    problems += [*_alike(folder, runs), *_pages(folder)]
     pages = tuple(n for n in NOTEBOOKS if (folder / f"{n}.ipynb").is_file())
     return Examined(folder, tuple(runs), tuple(problems), pages)
 
@@ -76,8 +85,8 @@ def _files(folder: Path) -> Iterator[Problem]:
     names = personal.own_names()
     for file in sorted(folder.rglob("*")):
         where = file.relative_to(folder).as_posix()
-        if where.startswith(manifest.LOCAL):
-            continue  # these stay on the machine
+        if manifest.stays(where):
+            continue
         if file.is_symlink():
             yield Problem(where, "a link", "put the file itself there")
         elif file.is_file():
@@ -91,8 +100,7 @@ def _files(folder: Path) -> Iterator[Problem]:
 
 def _run(recorded: Recorded) -> Iterator[Problem]:
     """Yield what does not fit within one run."""
-    run, where = recorded.run, recorded.path.name
-    again = "measure it again; a file is never mended by hand"
+    run, where, again = recorded.run, recorded.path.name, AGAIN
     if recorded.path.stem != run.run or run.run != f"{run.notebook}-{run.key}":
         yield Problem(where, f"the run calls itself {run.run}", "give the file its own name back")
     if not _KEY.fullmatch(run.key) or not _HASH.fullmatch(str(run.model.get("sha256", ""))):
@@ -129,54 +137,48 @@ def _sample(run: str, launches: set[str], s: Sample) -> str:
         return "its launch is not there"
     if s.error is not None:
         return ""
-    times = (s.prompt_ms, s.predicted_ms, s.client_ms)
-    if not all(math.isfinite(t) and t >= 0 for t in times):
-        return "a time is no number"
-    if s.predicted_n < 1 or len(s.tokens) > s.predicted_n:
+    if not all(map(is_number, (s.prompt_ms, s.predicted_ms, s.client_ms, s.predicted_n))):
+        return "a time or a count is no number"
+    accepted = s.draft_n_accepted or 0
+    for what in impossible(s.predicted_n, s.predicted_ms, s.draft_n or 0, accepted):
+        return what
+    if len(s.tokens) > s.predicted_n:
         return f"{s.predicted_n} tokens are counted and {len(s.tokens)} are there"
-    accepted, drafted = s.draft_n_accepted or 0, s.draft_n or 0
-    if not 0 <= accepted <= drafted:
-        return f"{accepted} of {drafted} drafted tokens accepted"
     if s.steps != s.predicted_n - 1 - accepted:
         return f"{s.steps} steps do not follow from its counts"
     return ""
 
 
+def _facts(recorded: Recorded) -> tuple[str, str, str]:
+    """Return a run's machine, its hardware and its model."""
+    run = recorded.run
+    machine = json.dumps(store.hardware(run.machine), sort_keys=True)
+    shape = shape_models.named(str(run.spec["model"]))
+    return str(run.machine["name"]), machine, "" if shape else str(run.model["name"])
+
+
 def _alike(folder: Path, runs: list[Recorded]) -> Iterator[Problem]:
     """Yield facts that should be the same in all runs and are not."""
-    names = {str(r.run.machine.get("name")) for r in runs}
-    if names - {folder.name}:
+    names, machines, models = (set(x) for x in zip(*map(_facts, runs), strict=True)) if runs else (
+        {folder.name}, {""}, {""})  # fmt: skip
+    if names != {folder.name}:
         others = ", ".join(sorted(names - {folder.name}))
-        yield Problem(
-            folder.name, f"runs of a machine called {others}", "keep it in its own folder"
-        )
-    machines = {json.dumps(store.hardware(r.run.machine), sort_keys=True) for r in runs}
+        yield Problem(folder.name, f"runs of a machine called {others}", "one folder a machine")
     if len(machines) > 1:
         yield Problem(folder.name, f"{len(machines)} different machines", "one folder a machine")
-    models = {
-        str(r.run.model["name"]) for r in runs if not str(r.run.spec["model"]).startswith("shape:")
-    }
-    if len(models) > 1:
-        told = ", ".join(sorted(models))
+    if len(models - {""}) > 1:
+        told = ", ".join(sorted(models - {""}))
         yield Problem(folder.name, f"several models: {told}", "one folder a model")
 
 
-def _complete(runs: list[Recorded]) -> Iterator[Problem]:
+def _complete(recorded: Recorded) -> Iterator[Problem]:
+    """Yield what a run lacks; a further drafter that failed is a result of its page."""
     from analysis import checks, report
 
-    for recorded in runs:
-        if recorded.run.spec.get("more_drafters") or not recorded.samples:
-            continue  # a drafter that failed is a result of its page
-        try:
-            found = checks.warnings(report.sweep_of(recorded), whole=False)
-        except SpecDepthError as error:
-            yield Problem(recorded.path.name, str(error))
-            continue
-        for text in found:
+    if recorded.samples:
+        for text in checks.warnings(report.sweep_of(recorded), whole=False):
             if " requests are there" in text or "requests failed" in text:
                 yield Problem(recorded.path.name, text.rstrip("."), "run the notebook again")
-    if runs and not any(r.run.notebook == "depth_sweep" for r in runs):
-        yield Problem("samples", "no depth sweep", "run `specdepth run --notebooks depth_sweep`")
 
 
 def _pages(folder: Path) -> Iterator[Problem]:

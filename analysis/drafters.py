@@ -7,18 +7,19 @@ rank that loses nearly nothing.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis import acceptance, arms, report, stats, sweep
+from analysis.acceptance import Positions
+from analysis.errors import EngineError
 from analysis.parameters import PageParameters
-from analysis.report import Sweep
-from analysis.spec import ARMS
+from analysis.report import MIX, Sweep
+from analysis.spec import label
 from analysis.stats import Interval, Table
 from analysis.verdict import Verdict
 
@@ -37,14 +38,14 @@ def name(drafter: str) -> str:
     return _KINDS.get(file, f"{file} ({kind})" if file else kind)
 
 
-def is_head(drafter: str) -> bool:
-    """Tell whether a drafter is another MTP head for the same target."""
-    return drafter.startswith(f"{HEAD}:")
+def is_dedicated(drafter: str) -> bool:
+    """Tell whether a drafter was made for its target: a head, or one that reads its states."""
+    return drafter.startswith((f"{HEAD}:", "draft-")) and not is_off_the_shelf(drafter)
 
 
-def is_model(drafter: str) -> bool:
-    """Tell whether a drafter is a model of its own."""
-    return drafter.startswith("draft-")
+def is_off_the_shelf(drafter: str) -> bool:
+    """Tell whether a drafter is a model that was trained without the target."""
+    return drafter.startswith("draft-simple:")
 
 
 def is_ngram(drafter: str) -> bool:
@@ -63,42 +64,70 @@ class Option:
         return f"{name(self.drafter)}, {self.depth}" if self.depth else "no drafting"
 
 
+NONE = Option("none", 0)
+
+
 @dataclass(frozen=True)
 class Comparison:
-    """The run of all drafters; each has the first one's depth 0."""
+    """The run of all drafters; each sweep has the run's depth 0."""
 
     base: Sweep
     drafters: dict[str, Sweep]
 
     @cached_property
     def options(self) -> tuple[Option, ...]:
-        """All options that have a speed, by rank."""
+        """No drafting, then every drafter at each of its depths: an option's place is its rank."""
+        depths = sorted({d for own in self.drafters.values() for d in own.depths if d > 0})
         there = [
             Option(drafter, depth)
-            for depth in self.base.depths
+            for depth in depths
             for drafter, own in self.drafters.items()
-            if depth > 0 and depth in own.depths
+            if depth in own.depths
         ]
-        return (Option("none", 0), *there)
+        return (NONE, *there)
 
     @cached_property
     def ranked(self) -> Sweep:
         """The samples of all options, with the option's rank in place of the depth."""
         parts = []
         for rank, option in enumerate(self.options):
-            own = self.base if option.depth == 0 else self.drafters[option.drafter]
+            own = self.base if option == NONE else self.drafters[option.drafter]
             parts.append(own.timed[own.timed["depth"] == option.depth].assign(depth=rank))
         timed = pd.concat(parts, ignore_index=True)
         return replace(self.base, timed=timed, depths=tuple(range(len(self.options))))
 
-    def rank(self, drafter: str, depth: int) -> int:
-        """Return an option's rank."""
-        return self.options.index(Option(drafter, depth))
+    @property
+    def whole(self) -> str:
+        """The name of all workloads together."""
+        return MIX if MIX in self.base.groups() else self.base.workloads[0]
+
+    @property
+    def dedicated(self) -> list[str]:
+        """The drafters made for the target, where its own head is there to compare them with."""
+        return [d for d in self.drafters if is_dedicated(d) and HEAD in self.drafters]
+
+    @property
+    def off_the_shelf(self) -> list[str]:
+        """The models trained without the target, where its own head is there to compare with."""
+        return [d for d in self.drafters if is_off_the_shelf(d) and HEAD in self.drafters]
+
+    def deepest(self, drafter: str) -> int:
+        """Return the deepest depth of a drafter."""
+        return max(self.drafters[drafter].depths)
 
     def verdict(self, workload: str, scope: str, tolerance: float, *, drafting: bool) -> Verdict:
         """Decide between the options, or between those that draft; depths are ranks."""
         chosen = self.ranked.depths[1:] if drafting else self.ranked.depths
         return replace(self.ranked, depths=chosen).verdict(workload, scope, tolerance)
+
+    def relative(
+        self, column: str, option: Option, base: Option, workload: str, scope: str
+    ) -> Interval | None:
+        """Return the ratio of a quantity of two options, or None where no pair is there."""
+        if option not in self.options or base not in self.options:
+            return None
+        ranks = self.options.index(option), self.options.index(base)
+        return self.ranked.relative(column, workload, *ranks, scope)
 
     def best_ratio(self, top: str, below: str, workload: str, scope: str) -> Interval | None:
         """Return the best speed of one drafter over that of another, each at its own best depth.
@@ -106,67 +135,72 @@ class Comparison:
         With the log ratio of every pair of their depths known within simultaneous 95% bounds
         (Bonferroni), ``max_i S_i - max_j S_j = max_i min_j (S_i - S_j)`` lies within the same
         expression of the bounds: choosing the best depths on the same data costs no coverage.
+        None where a drafter has no speed, or two depths share no round.
         """
-        pairs = [
-            [
-                self.ranked.mean("tok_s", workload, self.rank(top, i), self.rank(below, j))
-                for j in self._depths(below, workload)
+        try:
+            pairs = [
+                [self.ranked.mean("tok_s", workload, i, j) for j in self._ranks(below, workload)]
+                for i in self._ranks(top, workload)
             ]
-            for i in self._depths(top, workload)
-        ]
+        except ValueError:
+            return None
         if not pairs or not pairs[0]:
             return None
         tail = (1 - stats.CONFIDENCE) / 2 / (len(pairs) * len(pairs[0]))
-
-        def extreme(values: Sequence[Sequence[float]]) -> float:
-            return math.exp(max(min(row) for row in values))
-
         bounds = [[mean.bounds(scope, tail) for mean in row] for row in pairs]
-        return Interval(
-            extreme([[mean.estimate for mean in row] for row in pairs]),
-            *(extreme([[b[side] for b in row] for row in bounds]) for side in (0, 1)),
-        )
+        estimate = max(min(mean.estimate for mean in row) for row in pairs)
+        low, high = (max(min(b[side] for b in row) for row in bounds) for side in (0, 1))
+        return Interval(estimate, low, high).map(report.exp)
 
-    def against_none(self, drafter: str, workload: str, scope: str) -> Interval | None:
-        """Return a drafter's best speed over that without drafting."""
-        return self.best_ratio(drafter, "none", workload, scope)
-
-    def _depths(self, drafter: str, workload: str) -> list[int]:
+    def _ranks(self, drafter: str, workload: str) -> list[int]:
         return [
-            o.depth
-            for rank, o in enumerate(self.options)
-            if o.drafter == drafter and self.ranked.has_speed(workload, rank)
+            rank
+            for rank, option in enumerate(self.options)
+            if option.drafter == drafter and self.ranked.has_speed(workload, rank)
         ]
 
-    def kept(self, drafter: str, workload: str, position: int) -> Table | None:
+    def positions(
+        self, drafter: str, workload: str, grid: acceptance.Grid | None = None
+    ) -> Positions | None:
+        """Return a drafter's counts by position at its deepest depth; None without any draft."""
+        timed = self.drafters[drafter].timed
+        found = acceptance.of_samples(timed, workload, self.deepest(drafter), grid)
+        return found if found is not None and np.nansum(found.offered) > 0 else None
+
+    def _kept(self, drafter: str, workload: str, position: int) -> Table | None:
         """Return the share of each text's drafts whose first guesses up to a position were kept.
 
-        Rounds x prompts, at the deepest depth; NaN where a text offered no such guess. None where
-        the engine counts nothing by position.
+        The run's rounds x prompts, NaN where a text offered no such guess.
         """
-        own = self.drafters[drafter]
-        counts = acceptance.of_samples(own.timed, workload, max(own.depths))
-        if counts is None or counts.depth < position:
+        own = self.base.timed[self.base.timed["workload"] == workload]
+        grid = (
+            sorted(self.base.timed["round"].unique().tolist()),
+            sorted(own["prompt_id"].unique().tolist()),
+        )
+        found = self.positions(drafter, workload, grid)
+        if found is None or found.depth < position:
             return None
-        offered = counts.offered[:, :, position - 1]
-        share: Table = np.divide(
-            counts.accepted[:, :, position - 1], offered,
-            out=np.full(offered.shape, np.nan), where=offered > 0,
-        )  # fmt: skip
-        return share
+        with np.errstate(invalid="ignore", divide="ignore"):
+            kept: Table = found.accepted[:, :, position - 1] / found.offered[:, :, position - 1]
+        return kept
 
-    def gain(self, top: str, below: str, position: int, scope: str) -> Interval | None:
+    def gain(self, top: str, below: str, position: int, scope: str, among: int) -> Interval | None:
         """Return how much more of the drafts up to a position one drafter has kept than another.
 
-        The difference of shares, paired by round and text, each text counting the same.
+        The difference of shares, paired by round and text, each text counting the same. The bounds
+        hold for `among` positions at once (Bonferroni). None where no text has both.
         """
         tables = []
         for workload in self.base.workloads:
-            a, b = (self.kept(d, workload, position) for d in (top, below))
-            if a is None or b is None or a.shape != b.shape or np.isnan(a - b).all():
+            a, b = (self._kept(d, workload, position) for d in (top, below))
+            if a is None or b is None:
                 return None
             tables.append(a - b)
-        return stats.mean(tables).interval(scope)
+        try:
+            mean = stats.mean(tables)
+        except ValueError:
+            return None
+        return Interval(mean.estimate, *mean.bounds(scope, (1 - stats.CONFIDENCE) / 2 / among))
 
 
 def measure(page: PageParameters, notebook: str) -> Comparison:
@@ -176,25 +210,42 @@ def measure(page: PageParameters, notebook: str) -> Comparison:
 
 
 def compare(base: Sweep) -> Comparison:
-    """Return the drafters of a run; one that never gave a speed is left out."""
+    """Return the drafters of a run; one that never gave a speed is left out.
+
+    Raises
+    ------
+    EngineError
+        If no drafter gave any.
+    """
     spec = base.recorded.run.spec
-    first = spec["drafter"] + (f":{spec['draft_model']}" if spec["draft_model"] else "")
-    drafters = {first: base}
     zero = base.timed[base.timed["depth"] == 0]
-    for rival in spec.get("more_drafters", ()):
-        own = arms.of(base, rival).timed
+    drafters: dict[str, Sweep] = {}
+    for arm, drafter in arm_names(spec).items():
+        own = arms.of(base, arm).timed
+        own = own[own["depth"] > 0]
         if own["tok_s"].notna().any():
             depths = (0, *sorted(int(d) for d in own["depth"].unique()))
-            drafters[rival] = replace(base, timed=pd.concat([zero, own]), depths=depths)
+            drafters[drafter] = replace(base, timed=pd.concat([zero, own]), depths=depths)
+    if not drafters:
+        errors = [s.error for s in base.recorded.samples if s.error]
+        raise EngineError(
+            "no drafter gave a speed", errors[-1] if errors else "", "name another drafter"
+        )
     return Comparison(base, drafters)
+
+
+def arm_names(spec: dict[str, Any]) -> dict[str, str]:
+    """Return the drafters of a stored spec by the arm that their samples have."""
+    first = label(spec["drafter"], spec["draft_model"])
+    return {spec["arm"]: first} | {d: d for d in spec.get("more_drafters", ())}
 
 
 def missing(found: Comparison) -> dict[str, str]:
     """Return the drafters without any speed, each with the last error that was recorded."""
-    spec = found.base.recorded.run.spec
-    errors = {s.arm: s.error for s in found.base.recorded.samples if s.error}
+    recorded = found.base.recorded
+    errors = {s.arm: s.error for s in recorded.samples if s.error and s.depth > 0}
     return {
-        rival: str(errors.get(rival, "nothing was measured"))
-        for rival in spec.get("more_drafters", ())
-        if rival not in found.drafters and rival not in ARMS
+        drafter: str(errors.get(arm, "nothing was measured"))
+        for arm, drafter in arm_names(recorded.run.spec).items()
+        if drafter not in found.drafters
     }

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import matplotlib.pyplot as plt
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import acceptance, drafters, repetition
-from analysis.drafters import Comparison
+from analysis import drafters, repetition
+from analysis.drafters import NONE, Comparison, Option
 from analysis.figures import NARROW, WIDE, style
 from analysis.stats import LIKE_THESE, ON_THESE, Interval
 
+Curve = Callable[[str, str, str], dict[int, Interval]]  # of a drafter, workload and scope
 _MARKS = "osD^vPX*hp"
 _SPREAD = 0.5  # of the distance between two depths, shared out over the drafters
 
@@ -30,96 +30,78 @@ def _looks(found: Comparison) -> dict[str, dict[str, Any]]:
     }
 
 
-def _panels(found: Comparison) -> tuple[Figure, Iterator[tuple[Axes, str]], Any]:
+def _draw(found: Comparison, of: Curve, x: str, y: str) -> Figure:
+    """Draw a panel a workload with a line a drafter, a little to the side of each other."""
+    style()
     names = list(found.base.workloads)
     columns = min(len(names), 2)
     rows = math.ceil(len(names) / columns)
     figure, grid = plt.subplots(
         rows, columns, figsize=(4.1 * columns, 2.9 * rows), sharex=True, sharey=True, squeeze=False
     )
+    looks, reach = _looks(found), max(len(found.drafters) - 1, 1)
+    for axes, workload in zip(grid.flat, names, strict=False):
+        for place, (drafter, look) in enumerate(looks.items()):
+            for scope, width in ((LIKE_THESE, NARROW), (ON_THESE, WIDE)):
+                points = of(drafter, workload, scope)
+                shift = _SPREAD * (place / reach - 0.5)
+                for at, v in points.items():
+                    if math.isfinite(v.low) and math.isfinite(v.high):
+                        axes.plot(
+                            [at + shift] * 2, [v.low, v.high], color=look["color"], lw=width,
+                            solid_capstyle="butt",
+                        )  # fmt: skip
+            shown = [(at + shift, v.estimate) for at, v in points.items()]
+            if shown:
+                axes.plot(*zip(*shown, strict=True), "-", lw=1, ms=5, mec="white", zorder=3, **look)
+        axes.set_title(workload)
+        axes.set_ylim(bottom=0)
     for axes in list(grid.flat)[len(names) :]:
         axes.set_visible(False)
-    return figure, zip(grid.flat, names, strict=False), grid
-
-
-def _line(
-    axes: Axes,
-    xs: list[int],
-    of: Callable[[int, str], Interval | None],
-    shift: float,
-    look: dict[str, Any],
-) -> None:
-    """Draw estimates with both intervals, a little to the side of their place."""
-    for scope, width in ((LIKE_THESE, NARROW), (ON_THESE, WIDE)):
-        for x in xs:
-            found = of(x, scope)
-            if found is not None and math.isfinite(found.low) and math.isfinite(found.high):
-                axes.plot(
-                    [x + shift] * 2, [found.low, found.high], color=look["color"], lw=width,
-                    solid_capstyle="butt",
-                )  # fmt: skip
-    shown = [(x + shift, v.estimate) for x in xs if (v := of(x, ON_THESE)) is not None]
-    if shown:
-        axes.plot(*zip(*shown, strict=True), "-", lw=1, ms=5, mec="white", zorder=3, **look)
-
-
-def _finish(figure: Figure, grid: Any, looks: dict[str, dict[str, Any]], x: str, y: str) -> Figure:
     for axes in grid[-1]:
         axes.set_xlabel(x)
     for row in grid:
         row[0].set_ylabel(y)
     handles = [Line2D([], [], ls="-", lw=1, mec="white", **look) for look in looks.values()]
-    names = [drafters.name(d) for d in looks]
     figure.legend(
-        handles, names, loc="outside lower center", ncols=3, frameon=False, fontsize="small"
-    )
+        handles, [drafters.name(d) for d in looks], loc="outside lower center", ncols=3,
+        frameon=False, fontsize="small",
+    )  # fmt: skip
     plt.close(figure)
     return figure
 
 
-def _shifts(found: Comparison) -> dict[str, float]:
-    n = len(found.drafters)
-    return {d: _SPREAD * (i / max(n - 1, 1) - 0.5) for i, d in enumerate(found.drafters)}
-
-
 def speed(found: Comparison) -> Figure:
     """Draw speed over that without drafting against depth, a line a drafter, a panel a workload."""
-    style()
-    looks, shifts = _looks(found), _shifts(found)
-    figure, panels, grid = _panels(found)
-    for axes, workload in panels:
-        for drafter, own in found.drafters.items():
 
-            def of(depth: int, scope: str, d: str = drafter, w: str = workload) -> Interval | None:
-                return found.ranked.relative("tok_s", w, found.rank(d, depth), 0, scope)
+    def of(drafter: str, workload: str, scope: str) -> dict[int, Interval]:
+        ratios = {
+            depth: found.relative("tok_s", Option(drafter, depth), NONE, workload, scope)
+            for depth in found.drafters[drafter].depths[1:]
+        }
+        return {depth: ratio for depth, ratio in ratios.items() if ratio is not None}
 
-            depths = [d for d in own.depths if d > 0]
-            _line(axes, depths, of, shifts[drafter], looks[drafter])
+    figure = _draw(found, of, "draft depth n", "speed over no drafting")
+    for axes in figure.axes:
         axes.axhline(1, color="0.35", lw=1, ls="--", zorder=0)
-        axes.set_title(workload)
-        axes.set_xticks([d for d in found.base.depths if d > 0])
-        axes.set_ylim(bottom=0)
-    return _finish(figure, grid, looks, "draft depth n", "speed over no drafting")
+        axes.set_xticks(sorted({o.depth for o in found.options if o.depth > 0}))
+    return figure
 
 
 def by_position(found: Comparison) -> Figure:
     """Draw acceptance by position at the deepest depth, a line a drafter, a panel a workload."""
-    style()
-    looks, shifts = _looks(found), _shifts(found)
-    figure, panels, grid = _panels(found)
-    for axes, workload in panels:
-        for drafter, own in found.drafters.items():
-            counts = acceptance.of_samples(own.timed, workload, max(own.depths))
-            if counts is not None:
 
-                def of(k: int, scope: str, c: acceptance.Positions = counts) -> Interval | None:
-                    return c.interval(k, "a", scope)
+    def of(drafter: str, workload: str, scope: str) -> dict[int, Interval]:
+        counts = found.positions(drafter, workload)
+        places = range(1, counts.depth + 1) if counts else ()
+        shares = {k: counts.interval(k, "a", scope) for k in places} if counts else {}
+        return {k: share for k, share in shares.items() if share is not None}
 
-                _line(axes, list(range(1, counts.depth + 1)), of, shifts[drafter], looks[drafter])
-        axes.set_title(workload)
+    figure = _draw(found, of, "position in the draft, k", "first k all kept")
+    for axes in figure.axes:
         axes.set_ylim(0, 1)
-        axes.set_xticks(range(1, max(found.base.depths) + 1))
-    return _finish(figure, grid, looks, "position in the draft, k", "first k all kept")
+        axes.set_xticks(range(1, max(map(found.deepest, found.drafters)) + 1))
+    return figure
 
 
 def repeated(found: Comparison) -> Figure:

@@ -11,7 +11,14 @@ from typing import Any
 from analysis import records
 
 NAME = "manifest.json"
-LOCAL = ("samples/logs/", "failed/")  # stay on the machine
+_LOCAL = ("samples/logs/", "failed/")  # stay on the machine
+_LEFT = (".torn", ".partial")
+
+
+def stays(where: str) -> bool:
+    """Tell whether a path in the folder is no part of it: logs, drafts, and hidden files."""
+    hidden = any(part.startswith(".") for part in where.split("/"))
+    return hidden or where.startswith(_LOCAL) or where.endswith(_LEFT)
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -19,8 +26,7 @@ def files(folder: Path) -> dict[str, str]:
     found = {}
     for file in sorted(folder.rglob("*")):
         where = file.relative_to(folder).as_posix()
-        stays = where == NAME or where.startswith(LOCAL) or file.suffix == ".torn"
-        if file.is_file() and not stays:
+        if file.is_file() and not file.is_symlink() and where != NAME and not stays(where):
             found[where] = hashlib.sha256(file.read_bytes()).hexdigest()
     return found
 
@@ -51,7 +57,7 @@ def compare(folder: Path, problem: Callable[[str, str, str], Any]) -> Iterator[A
     except FileNotFoundError:
         yield problem(NAME, "there is none", again)
         return
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         yield problem(NAME, f"it can not be read ({type(error).__name__})", again)
         return
     if form > records.FORMAT:
@@ -63,4 +69,6 @@ def compare(folder: Path, problem: Callable[[str, str, str], Any]) -> Iterator[A
         elif name not in listed:
             yield problem(name, "the manifest does not know it", again)
         elif listed[name] != there[name]:
-            yield problem(name, "its content is not what was measured", "restore it, or " + again)
+            yield problem(
+                name, "it has changed since the manifest was written", "restore it, or " + again
+            )

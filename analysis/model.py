@@ -12,12 +12,12 @@ from typing import Any
 
 from analysis import digests, gguf_file, shape_models
 from analysis.errors import ModelError
-from analysis.spec import EMBEDDED, SweepSpec
+from analysis.spec import EMBEDDED, EMBEDDED_DRAFTERS, SweepSpec
 
 _EMBEDDED_FILES = {
     EMBEDDED: "specdepth-9m-q8_0.gguf",
-    "embedded-deep-head": "drafters/specdepth-9m-deep-head-q8_0.gguf",
-    "embedded-small": "drafters/specdepth-2m-q8_0.gguf",
+    EMBEDDED_DRAFTERS[0]: "drafters/specdepth-9m-deep-head-q8_0.gguf",
+    EMBEDDED_DRAFTERS[1]: "drafters/specdepth-2m-q8_0.gguf",
 }
 MIB = 2**20
 

@@ -21,6 +21,7 @@ from analysis.errors import SpecDepthError, SpecError
 from analysis.folders import project_root
 from analysis.parameters import PageParameters, read
 from analysis.paths import last_part, redacted
+from analysis.spec import label
 
 # The kernel is reached by a socket file: TCP ports could be opened by others on the machine.
 _IPC = {"KernelManager": {"transport": "ipc"}}
@@ -168,6 +169,9 @@ def _without_paths(source: str) -> str:
         name, value = node.targets[0].id, ast.literal_eval(node.value)
         if name in ("model", "draft_model", "server"):
             cut: Any = last_part(shape_models.canonical(str(value)))
+        elif name in ("drafters", "ngrams"):
+            entries = value.split(",") if isinstance(value, str) else value
+            cut = [label(*str(e).strip().partition(":")[::2]) for e in entries]
         elif name == "server_args":
             words = shlex.split(value) if isinstance(value, str) else value
             cut = [redacted(str(word)) for word in words]

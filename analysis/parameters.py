@@ -14,7 +14,7 @@ from analysis.errors import SpecError
 from analysis.folders import replaying
 from analysis.paths import last_part
 from analysis.quantization import Mix
-from analysis.spec import EMBEDDED, WORKLOADS, SweepSpec
+from analysis.spec import EMBEDDED, EMBEDDED_DRAFTERS, WORKLOADS, SweepSpec
 from analysis.speculation import MIN_TOKENS_FOR_SPEED
 from analysis.verdict import TOLERANCE
 
@@ -168,21 +168,21 @@ def read(
         raise SpecError("`traffic_log` is no file", last_part(log), "give a llama-server log")
     where = Path(folder) if folder else None
     spec = _of_shape(SweepSpec(**given))
-    _check_measurable(spec, causes=causes)
+    _check_measurable(spec, compares=causes or drafts)
     return PageParameters(
         spec, machine, where, tolerance, mix, tracing, planning, log,
         evicting, shaping,
     )  # fmt: skip
 
 
-def _check_measurable(spec: SweepSpec, *, causes: bool) -> None:
+def _check_measurable(spec: SweepSpec, *, compares: bool) -> None:
     """Refuse what would be measured in full and then give no number."""
     if spec.n_predict <= MIN_TOKENS_FOR_SPEED:
         raise SpecError(
             f"`n_predict` must be above {MIN_TOKENS_FOR_SPEED}: fewer tokens give no speed",
             str(spec.n_predict),
         )
-    if causes and max(spec.depths) == 0:
+    if compares and max(spec.depths) == 0:
         raise SpecError(
             "`depths` must name a depth above 0: this page compares drafting with none",
             str(list(spec.depths)),
@@ -224,7 +224,7 @@ def _drafters(given: dict[str, Any]) -> dict[str, Any]:
     kind, path = (coerce(n, given.pop(n, ""), str) for n in ("drafter", "draft_model"))
     target = coerce("model", given.get("model", EMBEDDED), str)
     if target != EMBEDDED:
-        listed = [d for d in listed if f":{EMBEDDED}-" not in d]
+        listed = [d for d in listed if d.partition(":")[2] not in EMBEDDED_DRAFTERS]
     if kind or path:
         own = f"{kind or 'draft-simple'}:{path}" if path else kind
         listed += [own] if own not in listed else []

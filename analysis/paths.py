@@ -7,6 +7,15 @@ import re
 _ABSOLUTE = re.compile(r"(^|=)(?:~|[A-Za-z]:)?[\\/](?:.*[\\/])?([^\\/]*)$")
 
 
+_QUOTED = re.compile(r"(['\"])(?:~|[A-Za-z]:)?[\\/](?:[^'\"]*[\\/])?([^'\"\\/]*)\1")
+_BARE = re.compile(r"(?<![\w:/.'\"])(?:~|[A-Za-z]:)?/(?:[^\s'\"|/]+/)+")
+
+
+def without_folders(text: str) -> str:
+    """Return text, such as lines of a log, with each absolute path cut to its last part."""
+    return _BARE.sub("", _QUOTED.sub(r"\1\2\1", text))
+
+
 def last_part(path: str) -> str:
     """Return a path's last part."""
     return path.replace("\\", "/").rsplit("/", 1)[-1]

@@ -11,15 +11,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from analysis.folders import project_root
+
 _PATTERNS = {
     "a path of somebody's home": re.compile(
-        r"(?:/home/|/Users/|/root/|[A-Za-z]:(?:\\\\|\\|/)Users(?:\\\\|\\|/))[\w.~-]+"
+        r"(?:/(?:home|Users|root)/|[A-Za-z]:(?:\\\\|\\|/)Users(?:\\\\|\\|/))[\w.~-]+"
     ),
     "a path of a temporary folder": re.compile(r"/(?:tmp|var/folders|private/tmp)/[\w.-]+"),
     "an e-mail address": re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     "an address of a network": re.compile(
         r"(?<![\d.])(?!127\.0\.0\.1\b|0\.0\.0\.0\b)"
-        r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])"
+        r"(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.-])"
     ),
     "a key": re.compile(r"(?:Bearer\s+|--api-key[\s=]|LLAMA_API_KEY=)[\w-]{8,}"),
 }
@@ -30,11 +32,17 @@ _TEXT = {".jsonl", ".json", ".ipynb", ".md", ".txt", ".yml", ".yaml", ".csv", ".
 
 
 def own_names() -> set[str]:
-    """Return the names of this machine and of its user, where they tell anything."""
+    """Return the names of this machine and of its user, where they tell anything.
+
+    A name that is a word of the notebooks' own, such as `server`, tells nothing.
+    """
     names = set()
     with suppress(OSError, KeyError):
         names |= {socket.gethostname(), socket.gethostname().partition(".")[0], getpass.getuser()}
-    return {n for n in names if len(n) >= _SHORTEST and n.lower() not in _COMMON}
+    base = project_root()
+    sources = "".join(readable(p) for p in (base / "notebooks").glob("*.ipynb")) if base else ""
+    said = {w.lower() for w in re.findall(r"\w+", sources)} | _COMMON
+    return {n for n in names if len(n) >= _SHORTEST and n.lower() not in said}
 
 
 def traces(text: str, names: set[str] | None = None) -> list[tuple[str, str]]:

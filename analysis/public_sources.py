@@ -5,12 +5,12 @@ The documents are of one repository, read at one commit; each row of the data na
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 
 import pandas as pd
 
 from analysis import quotes
+from analysis.markup import escaped
 
 NOTE = "the note"
 _SAME_TABLE = 10  # lines of one table lie no further apart than this
@@ -51,14 +51,6 @@ def link(hardware: str, lines: Iterable[int], document: str = "", text: str = ""
         shown = text or f"{document.rsplit('/', 1)[-1]}, {to}"
         told.append(f"[{escaped(shown)}]({address(hardware, document, own[0], own[-1])})")
     return ", ".join(told)
-
-
-def escaped(text: str) -> str:
-    """Return text that Markdown shows as it stands."""
-    safe = html.escape(text, quote=False)
-    for sign in "\\`*_[]|":
-        safe = safe.replace(sign, f"\\{sign}")
-    return safe
 
 
 def markdown(table: pd.DataFrame, links: Iterable[str] = ()) -> str:

@@ -11,6 +11,8 @@ from analysis.drafters import Comparison
 from analysis.tables import number
 
 RUN = 4  # tokens
+# It keeps what earlier requests said: the sampled text of the same prompt before a greedy one.
+REMEMBERS = "ngram-mod"
 
 
 def ngrams(found: Comparison) -> list[str]:
@@ -23,24 +25,27 @@ def points(found: Comparison, drafter: str) -> pd.DataFrame:
 
     Columns ``workload``, ``prompt_id``, ``temperature``, ``repeated`` (the share of runs of
     :data:`RUN` tokens that the text had before), ``tokens_per_step`` and ``ratio`` (of its speed to
-    that without drafting); means over the rounds, geometric for the ratio. The greedy requests of
-    the lossless check count too: they repeat themselves most.
+    that without drafting), ``drafted`` (tokens a request); means over the rounds, geometric for the
+    ratio. The greedy requests of the lossless check count too, since they repeat themselves most,
+    but for a drafter that remembers the sampled text of the same prompt.
     """
     recorded = found.base.recorded
     frame, spec = recorded.frame(), recorded.run.spec
     keys = ["workload", "prompt_id", "round"]
     parts = []
-    for temperature in sorted({spec["temperature"], 0.0}):
+    greedy = set() if drafter == REMEMBERS else {0.0}
+    for temperature in sorted({spec["temperature"], *greedy}):
         natural = speculation.timed(frame, temperature, spec["arm"])
         zero = natural[natural["depth"] == 0].set_index(keys)["tok_s"].rename("base")
         own = speculation.timed(frame, temperature, drafter).join(zero, on=keys)
         own = own[own["depth"] == max(found.drafters[drafter].depths)]
         own["ratio"] = np.log(own["tok_s"] / own["base"])
+        own["drafted"] = own["draft_n"].fillna(0).astype(float)
         own["repeated"] = [1 - lossless.distinct(tokens, RUN) for tokens in own["tokens"]]
         parts.append(own.dropna(subset=["ratio"]))
     every = pd.concat(parts, ignore_index=True)
     by_text = every.groupby(["workload", "prompt_id", "temperature"], as_index=False)
-    table = by_text[["repeated", "tokens_per_step", "ratio"]].mean()
+    table = by_text[["repeated", "tokens_per_step", "ratio", "drafted"]].mean()
     table["ratio"] = np.exp(table["ratio"])
     return table
 
@@ -71,7 +76,7 @@ def table(found: Comparison) -> pd.DataFrame:
         rows[drafters.name(drafter)] = {
             "depth": max(found.drafters[drafter].depths),
             "texts": len(own),
-            "it drafted for": int((own["tokens_per_step"] > 1).sum()),
+            "it drafted for": int((own["drafted"] > 0).sum()),
             "rank correlation with repetition": _correlation(*rank_correlation(own)),
             "most tokens a step": f"{best['tokens_per_step']:.2f}",
             "in": f"{best['workload']}/{best['prompt_id']}, T = {best['temperature']:g}",

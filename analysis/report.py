@@ -39,10 +39,11 @@ class Cell:
         """Return ``tok_s``, ``tokens_per_step``, ``step_ms`` or ``acceptance``, in one scope."""
         if quantity == "acceptance":
             return None if self.acceptance is None else self.acceptance.share(scope)
-        return getattr(self, f"log_{quantity}").interval(scope).map(_exp)  # type: ignore[no-any-return]
+        return getattr(self, f"log_{quantity}").interval(scope).map(exp)  # type: ignore[no-any-return]
 
 
-def _exp(value: float) -> float:
+def exp(value: float) -> float:
+    """Return the exponential, infinite where a bound is beyond all floats."""
     return math.exp(value) if value < 700 else math.inf
 
 
@@ -100,7 +101,7 @@ class Sweep:
     ) -> Interval | None:
         """Return the ratio of a quantity to another depth's, or None where no pair is there."""
         try:
-            return self.mean(column, name, depth, base).interval(scope).map(_exp)
+            return self.mean(column, name, depth, base).interval(scope).map(exp)
         except ValueError:
             return None
 
@@ -182,7 +183,7 @@ class Sweep:
                 for a, b, s in zip(linear, others, other_speeds, strict=True)
             ]
         spread = stats.mean([t * len(linear) for t in linear])
-        return Mean(centre, spread.components).interval(scope).map(_exp)
+        return Mean(centre, spread.components).interval(scope).map(exp)
 
     def verdict(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from analysis import machine
 from analysis.engines.process import NO_COUNTERS, Counters, Engine
 from analysis.errors import EngineError
 from analysis.lossless import Prefixes
+from analysis.plausible import impossible, is_number
 from analysis.prompts import Encoded
 from analysis.records import Sample, Step
 from analysis.spec import PREFIX_ARM, SAMPLING, SweepSpec
@@ -185,6 +185,9 @@ def _traced(answer: dict[str, Any]) -> Traced | None:
     return Traced(steps, {int(k): str(v) for k, v in answer["pieces"].items()})
 
 
+_COUNTED = ("predicted_n", "predicted_ms", "draft_n", "draft_n_accepted")
+
+
 def checked(answer: dict[str, Any]) -> dict[str, Any]:
     """Return the timings of an answer.
 
@@ -193,17 +196,15 @@ def checked(answer: dict[str, Any]) -> dict[str, Any]:
     EngineError
         If a number is missing or impossible: no speed can be made of such an answer.
     """
-    timings: dict[str, Any] = answer.get("timings") or {}
-    wrong = [
-        f"{name} is {timings.get(name)!r}"
-        for name in ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms")
-        if not isinstance(timings.get(name), (int, float)) or not 0 <= timings[name] < math.inf
-    ]
-    if not wrong and timings["predicted_n"] < 1:
-        wrong.append("no token was decoded")
-    drafted, kept = (timings.get(name) or 0 for name in ("draft_n", "draft_n_accepted"))
-    if not 0 <= kept <= drafted:
-        wrong.append(f"{kept} of {drafted} drafted tokens were accepted")
+    given = answer.get("timings")
+    timings: dict[str, Any] = given if isinstance(given, dict) else {}
+    counts = {n: timings.get(n) for n in ("prompt_n", "prompt_ms", "predicted_n", "predicted_ms")}
+    counts |= {n: timings.get(n) or 0 for n in ("draft_n", "draft_n_accepted")}
+    wrong = [f"{name} is {value!r}" for name, value in counts.items() if not is_number(value)]
+    if not isinstance(answer.get("tokens", []), list):
+        wrong.append("its tokens are no list")
+    if not wrong:
+        wrong = list(impossible(*(counts[n] for n in _COUNTED)))
     if wrong:
         raise EngineError(
             "the engine's answer is impossible", "; ".join(wrong), "use another build of it"

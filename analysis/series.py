@@ -75,7 +75,8 @@ def run_series(
 ) -> list[Path]:
     """Execute notebooks into a machine's folder and return their pages.
 
-    A quick run goes to ``<machine>-quick``. A parameter goes to every notebook that has it.
+    A quick run goes to ``<machine>-quick``. A parameter goes to every notebook that has it,
+    but a drafter of one's own to the page that compares drafters alone, where that is made.
     `answer` gets the depth sweep and its tolerance as soon as they are there: the other pages
     explain it.
 
@@ -98,7 +99,7 @@ def run_series(
         )
     given = {
         n: (dict(QUICK.get(n, {})) if quick else {})
-        | {k: v for k, v in parameters.items() if k in names(n)}
+        | {k: v for k, v in parameters.items() if k in names(n) and not _others(n, k, notebooks)}
         | {"machine": name}
         for n in notebooks
     }
@@ -127,6 +128,12 @@ def run_series(
             answer(sweep, page.tolerance)
         manifest.write(folder)
     return made
+
+
+def _others(notebook: str, parameter: str, notebooks: tuple[str, ...]) -> bool:
+    """Tell whether a parameter is another page's: a drafter of one's own stands beside the head."""
+    compared = "drafters" in notebooks and notebook != "drafters"
+    return compared and parameter in ("drafter", "draft_model")
 
 
 def _check_model(folder: Path, page: PageParameters) -> None:

@@ -15,9 +15,12 @@ from analysis.errors import SpecError
 from analysis.paths import last_part, redacted
 
 EMBEDDED = "embedded"  # the model of this repository
+EMBEDDED_DRAFTERS = ("embedded-deep-head", "embedded-small")
 WORKLOADS = ("short", "prose", "code", "long")
-DRAFTERS = ("mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "draft-simple")
-_OTHERS = ("draft-", "ngram-")  # further kinds go to the server as they are called
+DRAFTERS = (
+    "mtp", "none", "ngram-simple", "ngram-mod", "ngram-map-k", "ngram-map-k4v", "draft-simple",
+)  # fmt: skip
+_OTHERS = "draft-"  # further networks go to the server as they are called
 PREFIX_ARM = "prefix"  # of a sample: a request over the tokens that all depths share
 BESIDE_ARM = "beside"  # of a sample: the same request of another engine, in turns
 ARMS = ("natural", "synthetic", "perfect", "room", "evicted", "rows")
@@ -103,7 +106,7 @@ class SweepSpec:
                 refuse(name, f"be one of {', '.join(allowed)}")
 
         if self.drafter not in DRAFTERS and not self.drafter.startswith(_OTHERS):
-            refuse("drafter", f"be one of {', '.join(DRAFTERS)}, or another draft-* or ngram-*")
+            refuse("drafter", f"be one of {', '.join(DRAFTERS)}, or another draft-*")
         if self.arm != self.label:
             choose("arm", ARMS)
         choose("device", DEVICES)

@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,6 +82,11 @@ def ends_inside_draft(frame: pd.DataFrame) -> pd.Series[bool]:
     return frame["drafts"].notna() & (frame["steps"] < frame["drafts"])
 
 
+def count(value: Any) -> int:
+    """Return a count of a table of samples; 0 where an engine that drafted nothing named none."""
+    return 0 if value is None or pd.isna(value) else int(value)
+
+
 def offered_per_position(depth: int, drafts: int, draft_n: int) -> tuple[int, ...]:
     """Return how many drafts of one request offered each position, from the server's counters.
 
@@ -118,8 +124,8 @@ def by_position(frame: pd.DataFrame) -> pd.DataFrame:
     accepted = np.zeros(depth)
     for row in counted.itertuples():
         positions: Sequence[int] = row.accepted_per_position  # type: ignore[assignment]
-        accepted[: len(positions)] += positions
-        offered += offered_per_position(depth, int(row.drafts), int(row.draft_n or 0))  # type: ignore[arg-type]
+        accepted[: len(positions)] += positions[:depth]
+        offered += offered_per_position(depth, count(row.drafts), count(row.draft_n))
     with np.errstate(invalid="ignore", divide="ignore"):
         a = np.where(offered > 0, accepted / offered, np.nan)
         c = a / np.concatenate([[1.0], a[:-1]])

@@ -143,16 +143,16 @@ def finish(writer: gguf.GGUFWriter, partial: Path, path: Path) -> None:
     partial.replace(path)
 
 
-def _describe(writer: gguf.GGUFWriter, shape: Shape, note: str) -> None:
-    writer.add_name(NAME)
-    writer.add_description(note or "Small Qwen3.5-shaped model for measuring draft depth")
+def describe(writer: gguf.GGUFWriter, name: str, text: str, shape: Any, blocks: int) -> None:
+    """Add what every decoder's file tells of itself; `shape` has its sizes."""
+    writer.add_name(name)
+    writer.add_description(text)
     writer.add_license("mit")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_context_length(shape.context)
     writer.add_embedding_length(shape.width)
-    writer.add_block_count(shape.layers + 1)
-    writer.add_nextn_predict_layers(1)
+    writer.add_block_count(blocks)
     writer.add_feed_forward_length(shape.ffn)
     writer.add_head_count(shape.heads)
     writer.add_head_count_kv(shape.kv_heads)
@@ -160,6 +160,12 @@ def _describe(writer: gguf.GGUFWriter, shape: Shape, note: str) -> None:
     writer.add_value_length(shape.head)
     writer.add_layer_norm_rms_eps(EPS)
     writer.add_rope_freq_base(shape.rope_base)
+
+
+def _describe(writer: gguf.GGUFWriter, shape: Shape, note: str) -> None:
+    text = note or "Small Qwen3.5-shaped model for measuring draft depth"
+    describe(writer, NAME, text, shape, shape.layers + 1)
+    writer.add_nextn_predict_layers(1)
     writer.add_rope_dimension_count(shape.rotary)
     # Text has one position for all sections, so any split of the pairs is the same.
     half = shape.rotary // 2

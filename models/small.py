@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from analysis import model
 from models import data, export, loop
-from models.net import EPS, FeedForward, Norm, cross_entropy, rotate
+from models.net import FeedForward, Norm, cross_entropy, rotate
 from models.text import CACHE
 
 RECIPE = loop.Recipe(minutes=36.0, rows=16, long_rows=2)
@@ -135,21 +135,8 @@ def write(net: SmallNet, tokenizer: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial, s = path.with_suffix(".partial"), net.shape
     writer = gguf.GGUFWriter(partial, ARCH)
-    writer.add_name(NAME)
-    writer.add_description("Small drafter with the tokenizer of specdepth-9m, trained on its own")
-    writer.add_license("mit")
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
-    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    writer.add_context_length(s.context)
-    writer.add_embedding_length(s.width)
-    writer.add_block_count(s.layers)
-    writer.add_feed_forward_length(s.ffn)
-    writer.add_head_count(s.heads)
-    writer.add_head_count_kv(s.kv_heads)
-    writer.add_key_length(s.head)
-    writer.add_value_length(s.head)
-    writer.add_layer_norm_rms_eps(EPS)
-    writer.add_rope_freq_base(s.rope_base)
+    text = "Small drafter with the tokenizer of specdepth-9m, trained on its own"
+    export.describe(writer, NAME, text, s, s.layers)
     export.vocabulary(writer, json.loads(tokenizer.read_text()), s.vocab)
     for ours, p in net.named_parameters():
         theirs = TOP_NAMES.get(ours)

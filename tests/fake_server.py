@@ -24,6 +24,8 @@ BAD_TIMINGS: dict[str, dict[str, Any]] = {
     "negative": {"predicted_ms": -3.0},
     "no-tokens": {"predicted_n": 0},
     "text": {"predicted_n": "many"},
+    "no-time": {"predicted_ms": 0.0},
+    "drafted-text": {"draft_n": "some"},
     "too-many-accepted": {"draft_n": 3, "draft_n_accepted": 9},
 }
 
@@ -41,12 +43,15 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/health":
             self.send("{}")
         elif self.path == "/metrics":
-            total = 100 - Handler.asked if FAULT == "backwards" else 10 * Handler.asked
+            total: int | str = 100 - Handler.asked if FAULT == "backwards" else 10 * Handler.asked
+            total = "NaN" if FAULT == "nan-counters" else total
+            place = "one" if FAULT == "odd-counters" else 0
             self.send(
                 f"llamacpp:spec_decode_num_drafts_total {total}\n"
                 f"llamacpp:spec_decode_num_draft_tokens_total {total}\n"
                 f"llamacpp:spec_decode_num_accepted_tokens_total {total}\n"
-                f'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{{position="0"}} {total}\n'
+                "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+                f'{{position="{place}"}} {total}\n'
             )
 
     def do_POST(self) -> None:
@@ -75,9 +80,13 @@ class Handler(BaseHTTPRequestHandler):
             os._exit(3)
         else:
             timings = GOOD | BAD_TIMINGS.get(FAULT, {})
-            if FAULT == "no-timings":
-                timings = {}
+            odd: dict[str, Any] = {
+                "no-timings": {"timings": {}},
+                "timings-list": {"timings": [1, 2]},
+                "tokens-null": {"tokens": None},
+            }
             answer = {"timings": timings, "tokens": [7] * 40, "stop_type": "limit"}
+            answer |= odd.get(FAULT, {})
             self.send(json.dumps(answer | {"n_predict": body.get("n_predict")}))
 
     def send(self, text: str, status: int = 200) -> None:
@@ -97,6 +106,8 @@ def main() -> None:
         print(HELP.format(types=TYPES))
     elif FAULT == "dies-at-load":
         sys.exit("error loading model: it is broken")
+    elif FAULT == "dies-with-paths":
+        sys.exit("failed to load draft model, '/home/somebody/my models/x.gguf'")
     elif FAULT == "hangs-at-load":
         time.sleep(600)
     else:
@@ -105,6 +116,7 @@ def main() -> None:
         if taken and not os.path.exists(taken):  # noqa: PTH110
             open(taken, "w").close()  # noqa: PTH123
             sys.exit(f"couldn't bind HTTP server socket, hostname: 127.0.0.1, port: {port}")
+        print(f"llama_server: listening on http://127.0.0.1:{port}", flush=True)
         ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 

@@ -97,9 +97,19 @@ def damage(folder: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "a speed made better": (sample(predicted_ms=1.0), "not what was measured"),
-    "a time that is no number": (sample(predicted_ms=float("nan")), "a time is no number"),
-    "no tokens": (sample(predicted_n=0), "0 tokens are counted"),
+    "a speed made better": (sample(predicted_ms=1.0), "changed since the manifest was written"),
+    "a time that is text": (sample(predicted_ms="fast"), "is no number"),
+    "no time at all": (sample(predicted_ms=0.0), "were decoded in 0.0 ms"),
+    "a model without a name": (
+        lambda f: edit_line(run_of(f), "run", lambda r: r.update(model={"sha256": "0" * 64})),
+        "its records are odd"),
+    "a workload of no form": (sample(workload={}), "its records are odd"),
+    "a run beside the logs": (
+        lambda f: (f / "samples" / "logs.jsonl").write_text("{}"), "logs.jsonl: the manifest does"),
+    "a page beside the failed": (
+        lambda f: shutil.copy(f / "depth_sweep.ipynb", f / "failed_x.ipynb"), "failed_x.ipynb"),
+    "a time that is no number": (sample(predicted_ms=float("nan")), "is no number"),
+    "no tokens": (sample(predicted_n=0), "no token was decoded"),
     "more accepted than drafted": (
         sample(draft_n=1, draft_n_accepted=2), "2 of 1 drafted tokens accepted"),
     "steps that do not follow": (sample(steps=1), "1 steps do not follow"),
@@ -196,6 +206,25 @@ def test_nothing_in_a_folder_is_executed(
     monkeypatch.chdir(folder)
     contribution.examine(folder)
     assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "name", [".DS_Store", ".ipynb_checkpoints/x.ipynb", "samples/x.torn", "samples/logs/a/s.log"]
+)
+def test_what_stays_on_the_machine_is_no_problem(folder: Path, name: str) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("/home/somebody")
+    assert contribution.examine(folder).problems == ()
+
+
+def test_a_kernels_version_is_no_address_and_a_word_of_the_pages_no_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert personal.traces("Linux 5.15.153.1-microsoft-standard-WSL2", set()) == []
+    monkeypatch.setattr("socket.gethostname", lambda: "server")
+    assert "server" not in personal.own_names()
+    monkeypatch.setattr("socket.gethostname", lambda: "quietbox17.lan")
+    assert {"quietbox17", "quietbox17.lan"} <= personal.own_names()
 
 
 def test_a_picture_and_loopback_tell_nothing() -> None:

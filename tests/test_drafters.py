@@ -13,8 +13,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import drafters, drafters_checks, drafters_tables, lossless, model, repetition
-from analysis.drafters import Comparison, Option
+from analysis import (
+    drafters,
+    drafters_figures,
+    drafters_sentences,
+    drafters_tables,
+    model,
+    repetition,
+)
+from analysis.drafters import NONE, Comparison, Option
 from analysis.engines import binary
 from analysis.engines.flags import arguments
 from analysis.errors import ModelError, SpecError
@@ -24,7 +31,6 @@ from analysis.report import Sweep, sweep_of
 from analysis.spec import SweepSpec
 from analysis.stats import LIKE_THESE, ON_THESE
 from analysis.store import Recorded
-from tests.conftest import execute, outputs, replay
 
 RIVALS = ("mtp:/srv/heads/deep.gguf", "draft-simple:small.gguf", "ngram-mod")
 DEEP, SMALL = "mtp:embedded-deep-head", "draft-simple:embedded-small"
@@ -68,6 +74,7 @@ def test_a_rivals_folder_is_not_stored_and_a_run_without_any_keeps_its_name() ->
         ({"more_drafters": ("draft-simple",)}, "draft_model"),
         ({"more_drafters": ("ngram-mod:x.gguf",)}, "draft_model"),
         ({"more_drafters": ("ngram-mod",), "more_arms": ("perfect",)}, "more_drafters"),
+        ({"more_drafters": ("ngram-cache",)}, "drafter"),
         ({"more_drafters": ("ngram-mod",), "engine": "tracer"}, "more_drafters"),
         ({"draft_model": "head.gguf", "engine": "tracer"}, "draft_model"),
         ({"drafter": "guesswork"}, "drafter"),
@@ -118,6 +125,42 @@ def test_the_readers_own_drafter_takes_part(
         assert own.more_drafters[-1] == f"{kind}:{given['draft_model']}"
 
 
+def test_depth_0_alone_compares_nothing() -> None:
+    with pytest.raises(SpecError, match="depth above 0"):
+        page_parameters("drafters", {"depths": [0]})
+
+
+def test_the_folders_of_drafters_are_not_published() -> None:
+    from analysis.pages import _without_paths
+
+    for given in (["mtp", "draft-simple:/home/me/x.gguf"], "mtp,draft-simple:/home/me/x.gguf"):
+        assert _without_paths(f"drafters = {given!r}") == (
+            'drafters = ["mtp", "draft-simple:x.gguf"]'
+        )
+
+
+def test_ones_own_drafter_is_no_parameter_of_the_depth_sweep() -> None:
+    from analysis.series import NOTEBOOKS, _others
+
+    assert _others("depth_sweep", "draft_model", NOTEBOOKS)
+    assert not _others("drafters", "draft_model", NOTEBOOKS)
+    assert not _others("depth_sweep", "draft_model", ("depth_sweep",))
+
+
+def test_a_failed_drafter_is_told_by_its_own_name_alone(make_recorded: Make) -> None:
+    recorded = make_recorded({0: 100.0, 2: 80.0}, workloads=("short",))
+    other = [replace(s, arm="ngram-mod") for s in recorded.samples if s.depth]
+    other[0] = replace(other[0], error="it broke in <b>C:/x</b>")
+    run = replace(recorded.run, spec=recorded.run.spec | {"more_drafters": ["ngram-mod"]})
+    both = replace(recorded, run=run, samples=(*recorded.samples, *other))
+    (line,) = [
+        x for x in drafters_sentences.warnings(drafters.compare(sweep_of(both))).splitlines()
+        if "failed" in x
+    ]  # fmt: skip
+    assert line.startswith("- ngram-mod: Depth 2: 1 requests failed")
+    assert "&lt;b&gt;" in line
+
+
 def test_no_drafter_at_all_is_refused() -> None:
     with pytest.raises(SpecError, match="`drafters`"):
         page_parameters("drafters", {"drafters": [], "ngrams": ""})
@@ -166,8 +209,8 @@ def test_choosing_the_best_depths_costs_no_coverage(make_recorded: Make) -> None
         missed += not ratio.low <= 1 <= ratio.high
         best = {n: max((1, 2, 3), key=lambda d: s.mean("tok_s", "short", d).estimate)
                 for n, s in sweeps.items()}  # fmt: skip
-        at = found.ranked.relative(
-            "tok_s", "short", found.rank(DEEP, best[DEEP]), found.rank("mtp", best["mtp"]), ON_THESE
+        at = found.relative(
+            "tok_s", Option(DEEP, best[DEEP]), Option("mtp", best["mtp"]), "short", ON_THESE
         )
         assert at is not None
         naive += not at.low <= 1 <= at.high
@@ -191,15 +234,15 @@ def test_options_are_ranked_by_depth_and_decided_like_depths(make_recorded: Make
 
 def test_sentences_follow_the_intervals(make_recorded: Make) -> None:
     small = {0: 100.0, 1: 50.0, 3: 40.0}
-    (lost,) = drafters_tables.off_the_shelf_sentences(
+    (lost,) = drafters_sentences.off_the_shelf(
         made_up(make_recorded, {"mtp": SPEEDS["mtp"], SMALL: small})
     )
     assert "confirmed here" in lost
-    (won,) = drafters_tables.off_the_shelf_sentences(
+    (won,) = drafters_sentences.off_the_shelf(
         made_up(make_recorded, {"mtp": small, SMALL: SPEEDS["mtp"]})
     )
     assert "refuted here" in won
-    (even,) = drafters_tables.off_the_shelf_sentences(
+    (even,) = drafters_sentences.off_the_shelf(
         made_up(make_recorded, {"mtp": small, SMALL: small}, launch_noise=0.1)
     )
     assert "not distinguishable here" in even
@@ -226,19 +269,19 @@ def test_acceptance_that_training_raised_is_told_by_position(make_recorded: Make
             DEEP: with_counts(found.drafters[DEEP], 3, (28, 20, 12), noise=2),
         },
     )
-    gains = {k: found.gain(DEEP, "mtp", k, LIKE_THESE) for k in (1, 2, 3)}
+    gains = {k: found.gain(DEEP, "mtp", k, LIKE_THESE, among=1) for k in (1, 2, 3)}
     second = gains[2]
     assert second is not None
     assert second.estimate == pytest.approx(8 / 40, abs=0.03)
     assert [drafters_tables.call(g, 0.0) for g in gains.values()] == [
         "not distinguishable", "higher", "higher",
     ]  # fmt: skip
-    assert found.gain(DEEP, "mtp", 4, LIKE_THESE) is None
-    (line,) = drafters_tables.dedicated_sentences(found, 0.97)
+    assert found.gain(DEEP, "mtp", 4, LIKE_THESE, among=1) is None
+    (line,) = drafters_sentences.dedicated(found, 0.97)
     assert "**confirmed here**" in line
     assert "higher at position 2, 3" in line
     worse = Comparison(found.base, {"mtp": found.drafters[DEEP], DEEP: found.drafters["mtp"]})
-    (line,) = drafters_tables.dedicated_sentences(worse, 0.97)
+    (line,) = drafters_sentences.dedicated(worse, 0.97)
     assert "**refuted here**" in line
 
 
@@ -279,113 +322,6 @@ def test_repetition_is_read_from_the_text_and_paired_with_no_drafting(
     assert all(map(math.isnan, repetition.rank_correlation(silent)))
 
 
-TINY: dict[str, Any] = {
-    "depths": [1, 3], "workloads": ["short", "code"], "rounds": 2, "prompts": 2, "n_predict": 48,
-    "context": 1024, "lossless_prompts": 1, "machine": "tiny-box",
-    "drafters": ["mtp", DEEP, SMALL],
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def executed(machines: Path) -> Path:
-    return execute("drafters", TINY, machines)
-
-
-@pytest.fixture
-def found(executed: Path, machines: Path, monkeypatch: pytest.MonkeyPatch) -> Comparison:
-    monkeypatch.setenv("SPECDEPTH_REPLAY", "1")
-    monkeypatch.setenv("SPECDEPTH_MACHINES", str(machines))
-    assert executed.is_file()
-    return drafters.measure(page_parameters("drafters", TINY), "drafters")
-
-
-def test_the_page_shows_what_was_measured(executed: Path, found: Comparison) -> None:
-    text = outputs(executed)
-    for line in (
-        *drafters_tables.off_the_shelf_sentences(found),
-        *drafters_tables.dedicated_sentences(found, 0.97),
-        drafters_tables.winner_sentence(found, 0.97),
-        repetition.sentence(found),
-    ):
-        assert line in text
-    assert drafters.missing(found) == {}
-    assert str(executed.parent) not in executed.read_text()
-
-
-def test_every_drafter_drafts_with_its_own_file(found: Comparison) -> None:
-    commands = {(x.arm, x.depth): x.command for x in found.base.recorded.launches}
-    assert "specdepth-9m-deep-head-q8_0.gguf" in commands[DEEP, 3]
-    assert "--spec-type draft-mtp" in commands[DEEP, 3]
-    assert "specdepth-2m-q8_0.gguf" in commands[SMALL, 3]
-    assert "--spec-draft-model" not in commands["natural", 3]
-    assert set(found.base.recorded.run.drafters) == {DEEP, SMALL}
-    by_arm = {s.arm: s.drafter for s in found.base.recorded.samples if s.depth}
-    assert by_arm == {"natural": "mtp"} | {d: d for d in found.drafters if d != "mtp"}
-    files = drafters_checks.files(found)
-    assert list(files["architecture"]) == ["qwen35", "qwen3"]
-
-
-def test_models_and_heads_were_accepted_from(found: Comparison) -> None:
-    for drafter in ("mtp", DEEP, SMALL):
-        timed = found.drafters[drafter].timed
-        assert timed["draft_n_accepted"].fillna(0).sum() > 0, drafter
-        share = found.kept(drafter, "short", 1)
-        assert share is not None
-        assert 0 < np.nanmean(share) < 1
-
-
-def test_greedy_texts_of_all_drafters_are_compared_with_no_drafting(found: Comparison) -> None:
-    pairs = lossless.pairs(found.base.recorded)
-    assert {b.arm for _, b in pairs} == {"natural", *found.drafters} - {"mtp"}
-    assert all(a.depth == 0 for a, _ in pairs)
-    told = drafters_tables.texts(found)
-    assert list(told["compared"]) == [4] * len(found.drafters)  # two workloads, two depths
-    margins = [d.margin for d in found.base.recorded.divergences]
-    assert all(m is not None and abs(m) < 0.35 for m in margins)  # ties, as in models/README.md
-
-
-def test_memory_beyond_the_target_is_the_files_and_the_states(found: Comparison) -> None:
-    told = drafters_tables.memory(found).map(float)
-    weights = dict(zip(found.drafters, told["weights, MiB"].iloc[1:], strict=True))
-    assert weights["mtp"] < weights[DEEP] < 4.0
-    assert weights["ngram-mod"] == 0
-    states = dict(zip(found.drafters, told["recurrent state, MiB"].iloc[1:], strict=True))
-    assert states["mtp"] == states[DEEP] > 1
-    assert states[SMALL] == states["ngram-simple"] == 0
-
-
-def test_a_second_call_measures_nothing(
-    executed: Path, found: Comparison, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SPECDEPTH_REPLAY")
-    again = drafters.measure(page_parameters("drafters", TINY), "drafters")
-    assert len(again.base.recorded.samples) == len(found.base.recorded.samples)
-    assert executed.is_file()
-
-
-def test_nbval_replays_the_page(executed: Path, machines: Path) -> None:
-    done = replay(executed, machines)
-    assert done.returncode == 0, done.stdout[-3000:]
-
-
-def test_a_drafter_that_can_not_be_loaded_is_told_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that holds no model of its own: a head's, as a small model."""
-    monkeypatch.setenv("SPECDEPTH_MACHINES", str(tmp_path / "machines"))
-    page = page_parameters(
-        "drafters",
-        TINY | {"drafters": ["mtp", "draft-simple:embedded-deep-head"], "ngrams": [], "rounds": 1,
-                "depths": [1], "workloads": ["short"], "prompts": 1, "lossless_prompts": 0},
-    )  # fmt: skip
-    found = drafters.measure(page, "drafters")
-    assert list(found.drafters) == ["mtp"]
-    (error,) = drafters.missing(found).values()
-    assert "llama-server" in error
-    assert "no speed was measured" in drafters_checks.listed(found)
-    assert drafters_tables.off_the_shelf_sentences(found) == []
-
-
 def test_a_run_without_rivals_is_read_as_before(make_recorded: Make) -> None:
     recorded = make_recorded({0: 100.0, 2: 80.0})
     found = drafters.compare(sweep_of(recorded))
@@ -400,3 +336,77 @@ def test_a_stored_divergence_without_an_arm_is_of_the_first() -> None:
          "token": 2, "margin": 0.01}
     )  # fmt: skip
     assert record.arm == "natural"
+
+
+def test_a_drafter_that_lacks_a_depth_is_compared_at_the_others(make_recorded: Make) -> None:
+    """As where the head does not fit at its deepest depth, and n-grams do."""
+    found = made_up(
+        make_recorded, {"mtp": {0: 100.0, 1: 80.0}, DEEP: SPEEDS[DEEP], "ngram-mod": SPEEDS["mtp"]}
+    )
+    assert Option("mtp", 3) not in found.options
+    assert Option(DEEP, 3) in found.options
+    assert found.relative("tok_s", Option("mtp", 3), NONE, "short", ON_THESE) is None
+    ratio = found.best_ratio(DEEP, "mtp", "short", LIKE_THESE)
+    assert ratio is not None
+    assert ratio.estimate == pytest.approx(120 / 80)
+    told = drafters_tables.same_depth(found, LIKE_THESE)["short"]
+    assert [told.loc[drafters.name(DEEP), depth] == "–" for depth in (1, 3)] == [False, True]
+    assert len(drafters_figures.speed(found).axes) == 1
+    assert len(drafters_tables.work(found)) == 3
+
+
+def test_without_the_targets_own_head_there_is_nothing_to_compare_with(
+    make_recorded: Make,
+) -> None:
+    found = made_up(make_recorded, {"mtp:other.gguf": SPEEDS["mtp"], SMALL: SPEEDS[DEEP]})
+    assert drafters_sentences.off_the_shelf(found) == []
+    assert drafters_sentences.dedicated(found, 0.97) == []
+    assert drafters_tables.gains(found, LIKE_THESE).empty
+    assert "small model" in drafters_sentences.winners(found, 0.97)
+
+
+def test_depths_that_share_no_round_give_no_ratio(make_recorded: Make) -> None:
+    found = made_up(make_recorded, {n: SPEEDS[n] for n in ("mtp", DEEP)})
+    own = found.drafters[DEEP]
+    early = (own.timed["depth"] == 0) | (own.timed["round"] < 2)
+    head = found.drafters["mtp"]
+    late = (head.timed["depth"] == 0) | (head.timed["round"] >= 2)
+    apart = Comparison(
+        found.base,
+        {"mtp": replace(head, timed=head.timed[late]), DEEP: replace(own, timed=own.timed[early])},
+    )
+    assert apart.best_ratio(DEEP, "mtp", "short", LIKE_THESE) is None
+
+
+def test_gains_pair_the_same_prompts_whatever_is_missing(make_recorded: Make) -> None:
+    """Each drafter lacks another prompt; what they share is the same, so that nothing is gained."""
+    found = made_up(make_recorded, {n: SPEEDS[n] for n in ("mtp", DEEP)})
+    sweeps = {}
+    for name, lacks in (("mtp", "00"), (DEEP, "07")):
+        own = with_counts(found.drafters[name], 3, (30, 20, 10))
+        kept = [
+            (30 - 2 * int(p), 20, 10) if isinstance(c, tuple) else None
+            for p, c in zip(own.timed["prompt_id"], own.timed["accepted_per_position"], strict=True)
+        ]
+        timed = own.timed.assign(accepted_per_position=pd.Series(kept, index=own.timed.index))
+        sweeps[name] = replace(own, timed=timed[timed["prompt_id"] != lacks])
+    gain = Comparison(found.base, sweeps).gain(DEEP, "mtp", 1, LIKE_THESE, among=1)
+    assert gain is not None
+    assert gain.estimate == pytest.approx(0.0, abs=1e-12)
+
+
+def test_bounds_for_several_positions_at_once_are_wider(make_recorded: Make) -> None:
+    found = made_up(make_recorded, {n: SPEEDS[n] for n in ("mtp", DEEP)})
+    pair = {
+        n: with_counts(own, 3, (28, 12, 4), noise=2 + i)
+        for i, (n, own) in enumerate(found.drafters.items())
+    }
+    found = Comparison(found.base, pair)
+    one, five = (found.gain(DEEP, "mtp", 1, LIKE_THESE, among=n) for n in (1, 5))
+    assert one is not None
+    assert five is not None
+    assert five.low < one.low < one.high < five.high
+
+
+def test_a_file_name_is_text_and_no_markup() -> None:
+    assert drafters_sentences.named("draft-simple:<b>x_y</b>.gguf").startswith("&lt;b&gt;x\\_y")

@@ -77,6 +77,10 @@ def test_a_server_that_behaves_is_measured(fake: Path, tmp_path: Path) -> None:
         ("no-tokens", "no token was decoded"),
         ("text", "predicted_n is 'many'"),
         ("too-many-accepted", "9 of 3 drafted tokens"),
+        ("no-time", "40 tokens were decoded in 0.0 ms"),
+        ("drafted-text", "draft_n is 'some'"),
+        ("timings-list", "predicted_n is None"),
+        ("tokens-null", "its tokens are no list"),
         ("no-timings", "predicted_n is None"),
         ("die", "llama-server ended while answering /completion, with code 3"),
     ],
@@ -104,6 +108,33 @@ def test_counters_that_go_backwards_count_nothing(
     assert sample.error is None
     fallen = Counters(1, 1, 1, (1,)).since(Counters(2, 2, 2, (2,)))
     assert fallen == Counters(None, None, None, None)
+
+
+@pytest.mark.parametrize("fault", ["nan-counters", "odd-counters"])
+def test_counters_that_are_none_count_nothing(
+    fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setenv("FAKE_FAULT", fault)
+    (sample,) = (s for s in measured(spec(fake), tmp_path).samples if s.depth and not s.warm_up)
+    assert (sample.drafts, sample.error) == (None, None)
+
+
+def test_a_wrapper_that_drops_the_key_is_told_so(
+    fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "no-key")
+    with pytest.raises(EngineError, match="did not take the key"):
+        engine(fake, tmp_path).start()
+
+
+def test_an_error_names_no_folder_of_this_machine(
+    fake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_FAULT", "dies-with-paths")
+    with pytest.raises(EngineError) as caught:
+        engine(fake, tmp_path).start()
+    assert "failed to load draft model, 'x.gguf'" in str(caught.value)
+    assert "somebody" not in str(caught.value)
 
 
 def test_a_server_that_dies_at_load_is_told_with_its_last_words(

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from analysis import note, pages, public, public_growth, public_sources, quotes, series
+from analysis import markup, note, pages, public, public_growth, public_sources, quotes, series
 from analysis.bounds import exactly
 from tests.conftest import outputs, replay
 
@@ -72,7 +72,7 @@ def test_lines_that_lie_apart_get_a_link_each() -> None:
 
 
 def test_text_of_a_cell_can_not_leave_it() -> None:
-    assert public_sources.escaped("a|b <i>[x](y)*_") == r"a\|b &lt;i&gt;\[x\](y)\*\_"
+    assert markup.escaped("a|b <i>[x](y)*_") == r"a\|b &lt;i&gt;\[x\](y)\*\_"
 
 
 def test_pooled_acceptance_gives_the_growth_by_the_definition_alone() -> None:
@@ -160,7 +160,7 @@ def test_every_figure_has_its_source_lines_below(page: Path) -> None:
     for at in drawn:
         (below,) = notebook.cells[at + 1].outputs
         shown = below["data"]["text/markdown"]
-        assert all(public_sources.escaped(n) in shown for n in public_sources.sweeps()["name"])
+        assert all(markup.escaped(n) in shown for n in public_sources.sweeps()["name"])
         assert shown.count("#L") >= len(public_sources.sweeps())
 
 

@@ -83,6 +83,7 @@ FLAGS = (
     # The drafter of modular n-grams refuses a minimum above the maximum.
     Flag(("--spec-ngram-mod-n-min",), lambda s, d: _when(_drafting(s, d, "ngram-mod"), 1)),
     Flag(("--spec-ngram-map-k-size-m",), lambda s, d: _when(_drafting(s, d, "ngram-map-k"), d)),
+    Flag(("--spec-ngram-map-k4v-size-m",), lambda s, d: _when(_drafting(s, d, "ngram-map-k4v"), d)),
     Flag(
         ("--spec-synth-rates",),
         lambda s, d: _when(d > 0 and s.rates(d), ",".join(str(r) for r in s.rates(d))),

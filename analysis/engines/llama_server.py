@@ -93,7 +93,7 @@ class LlamaServer(Engine):
                 self._start_at(free_port(), deadline)
                 return
             except PortTakenError:
-                super().stop()
+                self._end()
                 if not left:
                     raise
 
@@ -128,7 +128,7 @@ class LlamaServer(Engine):
             if doing == "starting" and _PORT_TAKEN.search(self.log.read_text(errors="replace")):
                 raise PortTakenError(
                     "every port that was free was taken before llama-server could listen on it",
-                    f"{PORT_TRIES} tries",
+                    f"{PORT_TRIES} tries; {self.log_tail(2)}",
                     "stop what opens ports on this machine, and run it again",
                 ) from error
             raise
@@ -147,9 +147,16 @@ class LlamaServer(Engine):
             ) from None
         if (bare.status_code, ours.status_code) != (401, 200):
             self.died("starting")
+            said = f"status {bare.status_code} without the key, {ours.status_code} with it"
+            if re.search(rf"listening on .*:{port}\b", self.log.read_text(errors="replace")):
+                raise EngineError(
+                    "llama-server did not take the key that it was given in LLAMA_API_KEY",
+                    said,
+                    "let a wrapper pass its environment on, so that nobody else is answered",
+                )
             raise PortTakenError(
                 "another server answers at the port that llama-server was given",
-                f"status {bare.status_code} without the key, {ours.status_code} with it",
+                said,
                 "stop the other server, and run it again",
             )
 
@@ -251,15 +258,24 @@ class LlamaServer(Engine):
             ) from None
         if answer.status_code != 200:
             return NO_COUNTERS
-        return parse_metrics(answer.text)
+        try:
+            return parse_metrics(answer.text)
+        except (ValueError, OverflowError, IndexError):
+            return NO_COUNTERS  # NaN, infinite, or of no position: no count at all
 
     def stop(self, patience_s: float = 15.0) -> None:
         """Terminate, then kill; returns when the process is gone. Safe to call twice."""
+        try:
+            self._end(patience_s)
+        finally:
+            if self.device is not None:
+                self.device.stop(patience_s)
+
+    def _end(self, patience_s: float = 15.0) -> None:
+        """End the server and its client, and leave the device."""
         client, self._client = self._client, None
         try:
             super().stop(patience_s)
         finally:
             if client is not None:
                 client.close()
-            if self.device is not None:
-                self.device.stop(patience_s)

@@ -18,6 +18,7 @@ from typing import Any, Self
 import psutil
 
 from analysis.errors import EngineError
+from analysis.paths import without_folders
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ class Child(ABC):
     def log_tail(self, lines: int = 6) -> str:
         """Return the last lines of the log, joined by bars."""
         text = self.log.read_text(errors="replace") if self.log.is_file() else ""
-        return " | ".join(text.strip().splitlines()[-lines:]) or "an empty log"
+        return without_folders(" | ".join(text.strip().splitlines()[-lines:])) or "an empty log"
 
     def stop(self, patience_s: float = 15.0) -> None:
         """Terminate, then kill; returns when the process is gone. Safe to call twice."""
@@ -180,7 +181,7 @@ class Child(ABC):
                     self.stopped_by = "kill"
             self.exit_code = process.wait()
         finally:
-            _signal(process.pid, signal.SIGKILL)
+            _end_group(process.pid)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
@@ -218,6 +219,18 @@ def _signal(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process and to all that it has started: it may be a wrapper script."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
+
+
+def _end_group(pid: int, patience_s: float = 5.0) -> None:
+    """Wait for what a wrapper has started, which was asked to end with it; then kill it."""
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(pid, 0)
+        except (ProcessLookupError, PermissionError):
+            return
+        time.sleep(0.02)
+    _signal(pid, signal.SIGKILL)
 
 
 def _peak_rss_mib(pid: int) -> float | None:
