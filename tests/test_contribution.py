@@ -24,8 +24,10 @@ def folder(tmp_path: Path) -> Path:
     """A copy of a published machine's folder, without its logs."""
     source = next(p for p in PUBLISHED if not p.name.endswith("-quick"))
     copy = tmp_path / source.name
-    # The runs of two pages are enough, and are read in a moment.
-    others = ("why_deeper_loses-*", "memory_eviction-*", "drafters-*", "plans", "logs", "failed")
+    # One run without steps and one with them are enough, and are read in a moment.
+    others = ["why_deeper_loses-*", "memory_eviction-*", "drafters-*", "plans", "logs", "failed"]
+    traced = sorted((source / "samples" / "steps").glob("acceptance_decay-*.jsonl"))
+    others += [p.name for p in traced[1:]]
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns(*others))
     manifest.write(copy)
     return copy
@@ -111,7 +113,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a time that is no number": (sample(predicted_ms=float("nan")), "is no number"),
     "no tokens": (sample(predicted_n=0), "no token was decoded"),
     "more accepted than drafted": (
-        sample(draft_n=1, draft_n_accepted=2), "2 of 1 drafted tokens accepted"),
+        sample(draft_n=1, draft_n_accepted=2), "2 of 1 drafted tokens were accepted"),
     "steps that do not follow": (sample(steps=1), "1 steps do not follow"),
     "a sample of another run": (sample(run="depth_sweep-0123456789ab"), "it is of another run"),
     "a sample without its launch": (sample(launch="r9"), "its launch is not there"),
