@@ -36,6 +36,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     monkeypatch.delenv("FAKE_FAULT", raising=False)
+    monkeypatch.setattr("analysis.launch.WARM_UP_MS", 0.0)  # it has no clock to settle
     return path
 
 
