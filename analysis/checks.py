@@ -108,7 +108,9 @@ def _incomplete(sweep: Sweep) -> list[str]:
     prompts = sum(
         spec["long_prompts"] if w == "long" else spec["prompts"] for w in spec["workloads"]
     )
-    wanted = prompts * len(spec["depths"]) * _rounds(sweep)
+    launched = len({(x.round, x.depth) for x in sweep.recorded.launches})
+    planned = launched if spec.get("adaptive") else len(spec["depths"]) * _rounds(sweep)
+    wanted = prompts * planned
     got = len(sweep.timed)
     found = []
     if got < wanted:
@@ -246,7 +248,13 @@ def _single(sweep: Sweep) -> list[str]:
 def _quick(sweep: Sweep) -> list[str]:
     spec = sweep.recorded.run.spec
     fewer = []
-    if _rounds(sweep) < PUBLISHED_ROUNDS:
+    if spec.get("adaptive"):
+        fewer.append(
+            "launches only where the verdict needed them, "
+            f"{len({(x.round, x.depth) for x in sweep.recorded.launches})} instead of "
+            f"{len(spec['depths']) * PUBLISHED_ROUNDS}"
+        )
+    elif _rounds(sweep) < PUBLISHED_ROUNDS:
         fewer.append(f"{_rounds(sweep)} launches a depth instead of {PUBLISHED_ROUNDS}")
     if set(spec["workloads"]) - {"long"} and spec["prompts"] < PUBLISHED_PROMPTS:
         fewer.append(f"{spec['prompts']} prompts a workload instead of {PUBLISHED_PROMPTS}")

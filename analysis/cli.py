@@ -63,6 +63,9 @@ def run(
         list[str] | None, typer.Option("--set", "-p", help="Any parameter, as NAME=VALUE.")
     ] = None,
     quick: Annotated[bool, typer.Option(help="Minutes, with wider intervals.")] = False,
+    adaptive: Annotated[
+        bool, typer.Option(help="Launch only what the depth sweep's verdict needs.")
+    ] = False,
 ) -> None:
     """Run the notebooks on this machine; samples and pages go to its folder."""
     from analysis import gallery, series, summary
@@ -71,6 +74,8 @@ def run(
     given |= {k: v for k, v in {"server": server, "server_args": server_args}.items() if v}
     if depths is not None:
         given["depths"] = depth_list(depths)
+    if adaptive:
+        given["adaptive"] = True
     for pair in set_ or []:
         name, equals, value = pair.partition("=")
         if not equals:

@@ -191,12 +191,18 @@ class Sweep:
         scope: str = stats.LIKE_THESE,
         tolerance: float = TOLERANCE,
     ) -> Verdict:
-        """Return the verdict for a workload or the mix, over the rounds that all depths share."""
+        """Return the verdict for a workload or the mix, each pair over the rounds it shares."""
         members = self.groups()[name]
-        depths = self.comparable(name)
-        shared = np.all([self._rounds(name, d) for d in depths], axis=0)
-        speeds = {d: [t[shared] for t in self.logs("tok_s", members, d)] for d in depths}
-        return decide(speeds, name, scope, self.mix(members), tolerance)
+        speeds = {d: self.logs("tok_s", members, d) for d in self.comparable(name)}
+        return decide(speeds, name, scope, self.mix(members), tolerance, self.looks)
+
+    @property
+    def looks(self) -> int:
+        """How often the data could have ended the measuring (0: the plan was fixed before)."""
+        spec = self.recorded.run.spec
+        if not spec.get("adaptive"):
+            return 0
+        return max(1, int(spec["rounds"]) - 1, int(self.timed["round"].max()))
 
     def on_shared_tokens(self) -> Sweep | None:
         """Return the sweep over the tokens that all depths decoded alike, or None without any.

@@ -26,10 +26,10 @@ DATA_PAGES = {"front_page": "index", "other_hardware": "other_hardware"}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
 _FEWER: dict[str, Any] = {
-    "prompts": 4, "long_prompts": 1, "long_prompt_tokens": 4096, "n_predict": 128,
+    "prompts": 4, "long_prompts": 2, "long_prompt_tokens": 4096, "n_predict": 128,
 }  # fmt: skip
 QUICK: Mapping[str, Mapping[str, Any]] = {
-    "depth_sweep": _FEWER | {"rounds": 3, "lossless_prompts": 0},
+    "depth_sweep": _FEWER | {"adaptive": True, "lossless_prompts": 0},
     "acceptance_decay": _FEWER | {"traced_prompts": 2, "traced_rounds": 2, "traced_p_min": [0.6]},
     "memory_eviction": {
         "rounds": 2,

@@ -36,6 +36,7 @@ _ARM_NEEDS = {"synthetic": "synthetic_rates", "room": "room", "evicted": "gpu_la
 # Fields that came later count only where they are set, so that earlier runs keep their names.
 _LATER: dict[str, Any] = {
     "more_arms": (), "more_drafters": (), "room": None, "gpu_layers": None, "device": "",
+    "adaptive": False,
 }  # fmt: skip
 
 
@@ -82,6 +83,7 @@ class SweepSpec:
     prompt_format: str = "auto"  # raw, chat, or auto: chat where the model has a chat template
     n_predict: int = 192
     rounds: int = 5  # launches per depth
+    adaptive: bool = False  # launch only what the verdict still needs; `rounds` is then the most
     temperature: float = 0.5
     seed: int = 4  # the embedded model repeats itself least with it, see its card
     lossless_prompts: int = 1  # per workload, decoded once per depth at temperature 0; 0 is off

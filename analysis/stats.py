@@ -25,7 +25,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,7 @@ class Mean:
 
     estimate: float
     components: tuple[Component, ...]
+    rounds: int = 0  # that it rests on; 0 where rounds are no unit
 
     def reach(self, scope: str, tail: float, rounds_factor: float = 1.0) -> float:
         """Return how far a bound that is wrong with probability `tail` lies from the estimate.
@@ -138,7 +139,7 @@ def mean(tables: Sequence[Table], weights: Sequence[float] | None = None) -> Mea
     if len(shares) != len(tables) or not len(tables) or (shares < 0).any() or shares.sum() <= 0:
         raise ValueError(f"one weight a table, not negative: {len(tables)} and {shares.tolist()}")
     shares = shares / shares.sum()
-    present = np.all([~np.isnan(t).all(axis=1) for t in tables], axis=0)
+    present = common_rounds(tables)
     if not present.any():
         raise ValueError("the workloads have no round in common")
     filled = [_filled(t[present]) for t in tables]
@@ -147,7 +148,23 @@ def mean(tables: Sequence[Table], weights: Sequence[float] | None = None) -> Mea
     parts += [
         _component(t.mean(axis=0), float(w), "prompt") for w, t in zip(shares, filled, strict=True)
     ]
-    return Mean(float(by_round.mean()), tuple(parts))
+    return Mean(float(by_round.mean()), tuple(parts), len(by_round))
+
+
+def by_round(tables: Sequence[Table], weights: Sequence[float]) -> Table:
+    """Return the weighted mean of each round, NaN for a round that some workload lacks."""
+    present = common_rounds(tables)
+    values = np.full(len(present), np.nan)
+    if present.any():
+        parts = [_filled(t[present]).mean(axis=1) for t in tables]
+        values[present] = np.average(parts, axis=0, weights=weights)
+    return values
+
+
+def common_rounds(tables: Sequence[Table]) -> npt.NDArray[np.bool_]:
+    """Tell for each round whether every workload has a value in it."""
+    there: npt.NDArray[np.bool_] = np.all([~np.isnan(t).all(axis=1) for t in tables], axis=0)
+    return there
 
 
 def _component(values: Table, weight: float, unit: str) -> Component:
@@ -200,6 +217,50 @@ def ratio(numerator: Table, denominator: Table) -> Mean:
         variance = n / (n - 1) * float((sums**2).sum()) / total**2 if n > 1 else math.inf
         parts.append(Component(variance, n - 1, unit))
     return Mean(value, tuple(parts))
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The variance of one launch's value, and its degrees of freedom (0: not known)."""
+
+    variance: float
+    freedom: float
+
+
+def launch_noise(values: Table) -> Noise:
+    """Return what launches scatter beyond their round and their depth.
+
+    `values` is rounds x depths, NaN where a depth was not launched: the residual mean square of
+    the additive two-way layout, by least squares. It takes all depths to scatter alike.
+    """
+    there = ~np.isnan(values)
+    rounds, depths = np.nonzero(there)
+    rows = np.arange(len(rounds))
+    design = np.zeros((len(rows), sum(values.shape)))
+    design[rows, rounds] = design[rows, values.shape[0] + depths] = 1.0
+    fit, _, rank, _ = np.linalg.lstsq(design, values[there], rcond=None)
+    freedom = len(rows) - int(rank)
+    residual = values[there] - design @ fit
+    return Noise(float(residual @ residual) / freedom if freedom else math.inf, freedom)
+
+
+def with_noise(difference: Mean, noise: Noise) -> Mean:
+    """Return a difference of two depths with the launches' noise of all depths behind it.
+
+    The larger of its own variance over the rounds and that of `noise` counts, with the degrees of
+    freedom of `noise`: a depth that scatters more than the others keeps its own.
+    """
+    if not noise.freedom:
+        return difference
+
+    def known(c: Component) -> Component:
+        if c.unit != "round":
+            return c
+        own = c.variance if c.freedom >= 1 else 0.0
+        shared = 2 * noise.variance / (c.freedom + 1)
+        return replace(c, variance=max(own, shared), freedom=max(c.freedom, noise.freedom))
+
+    return replace(difference, components=tuple(known(c) for c in difference.components))
 
 
 def combine(means: Sequence[Mean], weights: Sequence[float]) -> Mean:

@@ -208,10 +208,12 @@ def same_spec(stored: dict[str, Any], wanted: dict[str, Any]) -> bool:
 def covers(recorded: Recorded, wanted: SweepSpec) -> bool:
     """Tell whether a stored run holds every request that a spec asks for.
 
-    It may hold further depths, workloads, prompts and rounds; all else must be equal.
+    It may hold further depths, workloads, prompts and rounds, and the rounds may have been chosen
+    by their results; all else must be equal.
     """
     stored, asked = recorded.run.spec, wanted.to_json()
-    free = {"rounds", "depths", "workloads", "prompts", "long_prompts", "lossless_prompts"}
+    free = {"rounds", "adaptive", "depths", "workloads", "prompts", "long_prompts"}
+    free |= {"lossless_prompts"}
     if any(_lists(stored.get(k)) != asked.get(k) for k in (stored.keys() | asked.keys()) - free):
         return False
     if any(stored[k] < asked[k] for k in ("prompts", "long_prompts")):

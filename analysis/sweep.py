@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from analysis.folders import REPLAY_VARIABLE, machines_folder, replaying
 from analysis.launch import Bench, PlannedLaunch, measure_launch
 from analysis.progress import Progress, here
 from analysis.spec import SweepSpec
+
+# Chooses a round's depths from what was measured before it.
+Steer = Callable[[store.Recorded, int], Collection[int]]
 
 
 def plan(spec: SweepSpec) -> list[PlannedLaunch]:
@@ -41,6 +45,7 @@ def measure(
     progress: Progress | None = None,
     covered_by: str = "",
     beside: str = "",
+    steer: Steer | None = None,
 ) -> store.Recorded:
     """Measure what is not yet measured of a spec, and return all its samples.
 
@@ -48,7 +53,9 @@ def measure(
     ``logs`` beside it. Interrupted at any moment, a second call continues. With
     ``SPECDEPTH_REPLAY=1`` nothing is started and the stored samples are returned. Samples of the
     notebook `covered_by` are taken instead where they hold all that is asked for. An engine named
-    by `beside` runs next to the spec's own and answers the same requests in turns.
+    by `beside` runs next to the spec's own and answers the same requests in turns. `steer` chooses
+    the depths of a round from the samples of the rounds before (:mod:`analysis.racing`); none ends
+    the run.
 
     Raises
     ------
@@ -94,7 +101,7 @@ def measure(
     with store.Writer(file, run) as writer:
         stored = store.read(file)
         _check_prompts(stored.run, run)
-        _run_plan(bench, writer, stored, progress or here())
+        _run_plan(bench, writer, stored, progress or here(), steer)
         audit(bench, writer, store.read(file))
     recorded = store.read(file)
     if not recorded.done():
@@ -142,24 +149,34 @@ def _run_facts(
 
 
 def _run_plan(
-    bench: Bench, writer: store.Writer, stored: store.Recorded, progress: Progress
+    bench: Bench,
+    writer: store.Writer,
+    stored: store.Recorded,
+    progress: Progress,
+    steer: Steer | None,
 ) -> None:
     spec, done, launches = bench.spec, stored.done(), plan(bench.spec)
     earlier = len({s.launch for s in stored.samples} | {x.launch for x in stored.launches})
     prefixes: lossless.Prefixes = {}
-    made, total = 0, len(launches)
+    made = 0
     try:
-        for planned in launches:
-            arm = "" if planned.arm == spec.arm else f", {planned.arm}"
-            progress.update(made, total, f"depth {planned.depth}{arm}")
-            # Arms are compared with each other, prompt by prompt; given acceptance has no text.
-            if planned.round > 0 and not prefixes and spec.arms == ("natural",):
-                prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
-            if measure_launch(bench, planned, writer, done, prefixes, attempt=earlier):
-                made += 1
-            else:
-                total -= 1  # measured by an earlier call
-        progress.update(made, total, "done")
+        for number in range(spec.rounds):
+            depths = steer(store.read(writer.path), number) if steer else spec.depths
+            ahead = [x for x in launches if x.round >= number and x.depth in depths]
+            total = made + len(ahead)
+            for planned in (x for x in ahead if x.round == number):
+                arm = "" if planned.arm == spec.arm else f", {planned.arm}"
+                progress.update(made, total, f"depth {planned.depth}{arm}")
+                # Arms are compared with each other, prompt by prompt; given acceptance has no text.
+                if number > 0 and not prefixes and spec.arms == ("natural",):
+                    prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
+                if measure_launch(bench, planned, writer, done, prefixes, attempt=earlier):
+                    made += 1
+                else:
+                    total -= 1  # measured by an earlier call
+            if not ahead:
+                break
+        progress.update(made, made, "done")
     finally:
         progress.close()
 
