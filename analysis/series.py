@@ -26,7 +26,7 @@ DATA_PAGES = {"front_page": "index", "other_hardware": "other_hardware"}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
 _FEWER: dict[str, Any] = {
-    "prompts": 4, "long_prompts": 2, "long_prompt_tokens": 4096, "n_predict": 128,
+    "prompts": 4, "long_prompts": 4, "long_prompt_tokens": 2048, "n_predict": 128,
 }  # fmt: skip
 QUICK: Mapping[str, Mapping[str, Any]] = {
     "depth_sweep": _FEWER | {"adaptive": True, "lossless_prompts": 0},

@@ -59,6 +59,7 @@ class Component:
     freedom: float
     unit: str  # "round" or "prompt"
     weight: float = 1.0
+    looks: float = 1.0  # tries at a wrong bound that its part of the tail is shared out over
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Mean:
                 return math.inf
             factor = rounds_factor if c.unit == "round" else 1.0
             freedom = (c.freedom + 1) * factor - 1
-            total += _quantile(tail, freedom) ** 2 * c.variance / factor
+            total += _quantile(tail / c.looks, freedom) ** 2 * c.variance / factor
         return math.sqrt(total)
 
     def bounds(self, scope: str, tail: float) -> tuple[float, float]:
@@ -244,21 +245,24 @@ def launch_noise(values: Table) -> Noise:
     return Noise(float(residual @ residual) / freedom if freedom else math.inf, freedom)
 
 
-def with_noise(difference: Mean, noise: Noise) -> Mean:
-    """Return a difference of two depths with the launches' noise of all depths behind it.
+def looked_at(difference: Mean, noise: Noise, looks: float) -> Mean:
+    """Return a difference of two depths as data have it that chose their own rounds.
 
-    The larger of its own variance over the rounds and that of `noise` counts, with the degrees of
-    freedom of `noise`: a depth that scatters more than the others keeps its own.
+    The larger of its own variance over the rounds and that of `noise`, of the launches of all
+    depths, counts, with the degrees of freedom of `noise`: a depth that scatters more than the
+    others keeps its own. The tail of the rounds' noise is shared out over `looks`; prompts and
+    their error are the same at each look.
     """
-    if not noise.freedom:
-        return difference
 
     def known(c: Component) -> Component:
         if c.unit != "round":
             return c
+        if not noise.freedom:
+            return replace(c, looks=looks)
         own = c.variance if c.freedom >= 1 else 0.0
         shared = 2 * noise.variance / (c.freedom + 1)
-        return replace(c, variance=max(own, shared), freedom=max(c.freedom, noise.freedom))
+        freedom = max(c.freedom, noise.freedom)
+        return replace(c, variance=max(own, shared), freedom=freedom, looks=looks)
 
     return replace(difference, components=tuple(known(c) for c in difference.components))
 

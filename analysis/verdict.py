@@ -18,9 +18,10 @@ with tolerance 1: multiple comparisons with the best (Hsu, Multiple Comparisons,
 Bonferroni's bounds in place of Dunnett's.
 
 Where the data decided how many rounds were measured (:mod:`analysis.racing`), each of `K` looks at
-them is a try at a wrong answer. The tails are then shared out over ``1 + 2 (K - 1) / 3`` looks:
-looks at growing data agree with each other, and this many keep 5% in simulations for 2 to 6 depths
-and up to 9 looks. Two rounds give one degree of freedom, with which nothing is ever clear; so the
+them is a try at a wrong answer. The tail of the launches' noise is then shared out over
+``1 + 2 (K - 1) / 3`` looks: looks at growing data agree with each other, and this many keep 5% in
+simulations for 2 to 6 depths and up to 9 looks. The prompts' part keeps its tail: they are the
+same at each look. Two rounds give one degree of freedom, with which nothing is ever clear; so the
 noise of a launch is taken from all depths together, unless a pair of depths shows more of its own.
 Where one depth scatters three times as much as the others, up to 10% are wrong.
 """
@@ -116,21 +117,20 @@ def decide(
         if d != j
     }
     rounds = max((m.rounds for m in pairs.values()), default=len(log_speed[depths[0]][0]))
-    tail = TAIL
     if looks:
-        tail /= 1 + 2 * (looks - 1) / 3
         shares = weights or [1.0] * len(log_speed[depths[0]])
         by_round = [stats.by_round(log_speed[d], shares) for d in depths]
         noise = stats.launch_noise(np.array(by_round).T)
-        pairs = {k: stats.with_noise(m, noise) for k, m in pairs.items()}
-    ratios = tuple(_ratio(d, depths, pairs, scope, tail) for d in depths)
+        tries = 1 + 2 * (looks - 1) / 3
+        pairs = {k: stats.looked_at(m, noise, tries) for k, m in pairs.items()}
+    ratios = tuple(_ratio(d, depths, pairs, scope) for d in depths)
     fastest = max(ratios, key=lambda r: (r.ratio, -r.depth)).depth
     contenders = [r for r in ratios if r.high >= tolerance]
     first = contenders[0]
     rivals = tuple(
         j
         for j in depths
-        if j != first.depth and pairs[first.depth, j].bounds(scope, tail)[0] < math.log(tolerance)
+        if j != first.depth and pairs[first.depth, j].bounds(scope, TAIL)[0] < math.log(tolerance)
     )
     decided = first.low >= tolerance
     return Verdict(
@@ -145,7 +145,7 @@ def decide(
         regret_high=1 - first.low if decided else None,
         further_rounds=None
         if decided
-        else _further_rounds(first.depth, depths, pairs, scope, tolerance, tail),
+        else _further_rounds(first.depth, depths, pairs, scope, tolerance),
         rivals=rivals,
         rounds=rounds,
         ratios=ratios,
@@ -163,13 +163,13 @@ def _candidates(contenders: list[DepthRatio], tolerance: float) -> tuple[int, ..
 
 
 def _ratio(
-    depth: int, depths: list[int], pairs: Mapping[tuple[int, int], Mean], scope: str, tail: float
+    depth: int, depths: list[int], pairs: Mapping[tuple[int, int], Mean], scope: str
 ) -> DepthRatio:
     others = [pairs[depth, j] for j in depths if j != depth]
     if not others:
         return DepthRatio(depth, 1.0, 1.0, 1.0, maybe_best=True)
-    low = min(m.bounds(scope, tail)[0] for m in others)
-    high = min(m.bounds(scope, tail / len(others))[1] for m in others)
+    low = min(m.bounds(scope, TAIL)[0] for m in others)
+    high = min(m.bounds(scope, TAIL / len(others))[1] for m in others)
     # Against itself the ratio is 1, and the best of all depths is never slower than that.
     return DepthRatio(
         depth,
@@ -186,7 +186,6 @@ def _further_rounds(
     pairs: Mapping[tuple[int, int], Mean],
     scope: str,
     tolerance: float,
-    tail: float,
 ) -> int | None:
     """Return the smallest number of further rounds at which `depth` would be settled.
 
@@ -199,7 +198,7 @@ def _further_rounds(
     rounds = max(m.rounds for m in others)
     if rounds < 2:
         return 1  # the least that can tell anything
-    tail = tail if passing else tail / len(others)
+    tail = TAIL if passing else TAIL / len(others)
 
     def settled(mean: Mean, factor: float) -> bool:
         return abs(mean.estimate - goal) >= mean.reach(scope, tail, factor)
