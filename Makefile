@@ -50,7 +50,7 @@ bench: engine
 	$(BIN)/python -m tests.bench_harness
 	@echo "== what the tracer costs"
 	$(BIN)/python -m tests.bench_tracer
-	@echo "== what adaptive measuring saves; four minutes"
+	@echo "== what adaptive measuring saves; five minutes"
 	$(BIN)/python -m tests.bench_racing
 
 # A llama-server of one's own needs no build.

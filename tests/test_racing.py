@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import checks, racing, report, store, sweep, verdict
+from analysis import checks, gallery, racing, report, store, sweep, verdict
 from analysis.spec import SweepSpec
 from analysis.stats import LIKE_THESE, Table
 from analysis.store import Recorded
+from tests import bench_racing
 from tests.conftest import Silent
 
 Make = Callable[..., Recorded]
@@ -184,3 +185,12 @@ def test_a_real_run_launches_what_was_chosen_and_goes_on_as_it_would_have(tmp_pa
     holed = tuple(s for s in recorded.samples if s is not one_less)
     said = checks.warnings(report.sweep_of(dataclasses.replace(recorded, samples=holed)))
     assert any("9 of 10 requests are there" in w for w in said)
+
+
+@pytest.mark.parametrize("name", [n for n in gallery.names() if not n.endswith("-quick")])
+def test_the_published_fixed_plan_would_have_taken_half_of_its_launches(name: str) -> None:
+    fixed = gallery.machine(name)[0]
+    launches, answer = bench_racing.replayed(fixed, range(1 + max(s.round for s in fixed.samples)))
+    assert answer == bench_racing.answer(fixed)
+    if answer != "undecided":
+        assert launches <= len(fixed.launches) / 2
