@@ -144,12 +144,12 @@ def needs_table(settings: Settings) -> str:
             need.weights_mib, need.kv_mib, need.mtp_weights_mib + need.mtp_kv_mib,
             need.compute_mib, need.state_mib, row.total_mib, row.left_mib,
         )  # fmt: skip
-        found.append((str(row.depth), *(f"{x:,.0f}" for x in sizes), row.off_device or "nothing"))
+        found.append((str(row.depth), *(f"{x:,.0f}" for x in sizes), str(row.layers_off_device)))
     heads = (
         "depth", "weights", "KV cache", "MTP block", "buffers", "recurrent state", "total", "left",
-        "off the device",
+        "layers off",
     )  # fmt: skip
-    return _markdown(heads, found, "rrrrrrrrl")
+    return _markdown(heads, found, "rrrrrrrrr")
 
 
 def trades(settings: Settings) -> str:

@@ -19,7 +19,9 @@
   const plain = (number) => number.toLocaleString("en-US");
   const mib = (value) => { // whole MiB, and a digit more where little is left of them
     const digits = Math.abs(value) < 10 ? 1 : 0;
-    const shown = value.toLocaleString("en-US", { maximumFractionDigits: digits });
+    const shown = value.toLocaleString("en-US", {
+      maximumFractionDigits: digits, roundingMode: "halfEven", // as Python rounds
+    });
     return shown === "-0" ? "0" : shown.replace("-", "\u2212");
   };
   const element = (tag, attributes = {}, ...children) => {
@@ -124,7 +126,9 @@
       typed[name] !== data.mtp_cache);
     const words = more.map((name) => `--${name} ${typed[name].replaceAll(" ", "")}`);
     if (typed[UNIFIED] === "1") words.push(`--${UNIFIED}`);
-    return `${data.command} ${words.join(" ")} --depths 0-${data.shown}`;
+    const all = [data.command, ...words, `--depths 0-${data.shown}`];
+    // An option stays in one line with its value.
+    return all.flatMap((word, index) => [index ? " " : "", element("span", {}, word)]);
   };
 
   /* Chart and table. */
@@ -137,7 +141,7 @@
     const chart = part("chart");
     chart.style.setProperty("--budget", share(Math.min(pool.memory_mib, scale)));
     chart.className = line ? "line" : "";
-    const mark = element("span", { class: pool.memory_mib > scale / 2 ? "mark" : "mark left" },
+    const mark = element("span", { class: pool.memory_mib > scale / 2 ? "budget" : "budget left" },
       line ? `${mib(pool.memory_mib)} MiB` : `${mib(pool.memory_mib)} MiB lie beyond this chart`);
     const bars = rows.map((row) => {
       const bar = element("span", { class: "bar" });
@@ -146,13 +150,13 @@
         piece.style.width = share(size(row));
         bar.append(piece);
       });
-      return element("div", { class: row.fits ? "row" : "row over" },
+      return element("div", { class: row.fits ? "level" : "level over" },
         element("span", { class: "depth" }, String(row.depth)), bar,
         element("span", { class: "sum" }, mib(row.total_mib)),
         element("span", { class: "told" }, row.fits ? "fits" : `${row.layers_off_device} off`));
     });
     chart.replaceChildren(
-      element("div", { class: "row head" }, element("span", { class: "depth" }, "depth"),
+      element("div", { class: "level heads" }, element("span", { class: "depth" }, "depth"),
         element("span", { class: "bar" }, mark), element("span", { class: "sum" }, "MiB"),
         element("span", { class: "told" }, "layers")),
       ...bars,
@@ -189,7 +193,7 @@
     part("answer").replaceChildren(...told.map((text, index) =>
       element("p", index ? {} : { class: "edge" }, text)));
     part("finding").textContent = finding(pool, rows);
-    part("command").textContent = command(typed);
+    part("command").replaceChildren(...command(typed));
     part("link").href = `#${new URLSearchParams(typed)}`;
     draw(pool, rows);
     tabulate(rows, deepest);
