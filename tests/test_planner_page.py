@@ -25,6 +25,7 @@ from analysis.spec import CACHE_TYPES
 from tests.browser import WatchedPage, open_page
 
 PHONE = 360
+STICKS_OUT = "(({scrollWidth: s, clientWidth: c}) => s - c)(document.querySelector('.planner'))"
 MEMORY = "Device memory for llama.cpp"
 DEPTHS = range(SHOWN_DEPTH + 1)
 NUMBERS = "JSON.parse(document.getElementById('planner-data').textContent)"
@@ -190,8 +191,9 @@ def test_the_address_carries_the_answer(page: WatchedPage, chromium: Browser, ht
     again.get_by_text("Depth 11 is the deepest").wait_for()
     assert again.get_by_label("KV cache, keys").input_value() == "q8_0"
     assert again.get_by_label(MEMORY).input_value() == Settings().memory
-    again.get_by_role("button", name="Back to the example").click()
     again.goto(f"{address(html)}#limits")
+    assert again.get_by_label("KV cache, keys").input_value() == "q8_0"
+    again.get_by_role("button", name="Back to the example").click()
     assert again.get_by_label("KV cache, keys").input_value() == "f16"
     assert again.errors == []
     again.context.close()
@@ -227,6 +229,7 @@ def test_it_fits_a_phone_in_light_and_dark(theme: str, chromium: Browser, html: 
         opened = open_page(chromium, address(html, settings), PHONE)
         opened.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
         assert opened.evaluate("document.documentElement.scrollWidth") == PHONE
+        assert opened.evaluate(STICKS_OUT) == 0
         ground = opened.evaluate(
             "getComputedStyle(document.querySelector('.text_html:has(.planner)')).backgroundColor"
         )

@@ -165,8 +165,7 @@ const plannerLaw = (data) => {
 
   const memoryMib = (text) => {
     const found = /^(\d+\.?\d*|\.\d+)([a-z]+)$/.exec(text.toLowerCase().replaceAll(" ", ""));
-    const unit = found && Object.hasOwn(data.units_mib, found[2]) ? data.units_mib[found[2]] : 0;
-    const mib = found ? Number(found[1]) * unit : 0;
+    const mib = found ? Number(found[1]) * data.units_mib[found[2]] : 0; // NaN is above nothing
     return mib > 0 && mib < data.most.memory_mib ? mib : null;
   };
 
