@@ -23,6 +23,8 @@ CLOSED_FORM = "closed form"
 ENGINE = "engine"
 EMULATED = "engine, emulated device"
 MOST_MIB, MOST_SLOTS, MOST_TOKENS = 2**30, 256, 2**31  # llama.cpp counts tokens in 32 bits
+UNITS_MIB = {"gib": 1024.0, "g": 1024.0, "mib": 1.0, "m": 1.0,
+             "gb": 1e9 / 2**20, "mb": 1e6 / 2**20}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,24 @@ class Pool:
             if not 1 <= getattr(self, name) <= most:
                 found = str(getattr(self, name))
                 raise SpecError(f"`{name}` must lie between 1 and {most}", found)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a device holds with every layer on it, by the closed form, in MiB and not rounded."""
+
+    state_mib: float
+    kv_mib: float  # of the attention layers
+    mtp_kv_mib: float
+    weights_mib: float  # of the trunk and the output
+    mtp_weights_mib: float
+    compute_mib: float
+
+    @property
+    def total_mib(self) -> float:
+        """All parts together."""
+        caches = self.state_mib + self.kv_mib + self.mtp_kv_mib
+        return caches + (self.weights_mib + self.mtp_weights_mib) + self.compute_mib
 
 
 @dataclass(frozen=True)
@@ -102,39 +122,57 @@ def check(subject: Subject, depths: tuple[int, ...]) -> None:
         )
 
 
-def closed_form(subject: Subject, pool: Pool, depth: int) -> Row:
-    """Return the plan of a depth from the model's numbers alone."""
+def parts(subject: Subject, pool: Pool, depth: int) -> Parts:
+    """Return what each part of a plan needs at a depth, from the model's numbers alone."""
     layout, held = subject.layout, subject.weights
-    drafting = depth > 0
-    state = memory.state_mib(layout, pool.slots, depth)
     cache: dict[str, Any] = {"unified": pool.unified}
     types: dict[str, Any] = {
         "cache_type_k": pool.cache_type_k,
         "cache_type_v": pool.cache_type_v,
     }
-    kv = memory.kv_mib(layout, pool.context, pool.slots, **cache, **types)
-    # The MTP block's cache has its own types, 16 bits unless they are set.
-    mtp_kv = memory.kv_mib(layout, pool.context, pool.slots, **cache, mtp=True) if drafting else 0.0
-    buffers = compute.buffers_mib(layout, pool.context, pool.slots, depth, unified=pool.unified)
-    on_device = held.on_device(drafting=drafting)
-    total = state + kv + mtp_kv + on_device + buffers
-    rest, experts = _loaded(subject, state, kv, drafting=drafting)
+    context, slots = pool.context, pool.slots
+    trunk = held.on_device(drafting=False)
+    return Parts(
+        state_mib=memory.state_mib(layout, slots, depth),
+        kv_mib=memory.kv_mib(layout, context, slots, **cache, **types),
+        # The MTP block's cache has its own types, 16 bits unless they are set.
+        mtp_kv_mib=memory.kv_mib(layout, context, slots, **cache, mtp=True) if depth else 0.0,
+        weights_mib=trunk,
+        mtp_weights_mib=held.on_device(drafting=depth > 0) - trunk,
+        compute_mib=compute.buffers_mib(layout, context, slots, depth, **cache),
+    )
+
+
+def closed_form(subject: Subject, pool: Pool, depth: int) -> Row:
+    """Return the plan of a depth from the model's numbers alone."""
+    need = parts(subject, pool, depth)
+    total = need.total_mib
+    rest, experts = _loaded(subject, need.state_mib, need.kv_mib, drafting=depth > 0)
     off = leaving.in_closed_form(total - pool.memory_mib, rest, experts)
     return Row(
         depth=depth,
-        state_mib=round(state, 2),
-        kv_mib=round(kv + mtp_kv, 2),
-        weights_mib=round(on_device, 2),
-        compute_mib=round(buffers, 1),
+        state_mib=round(need.state_mib, 2),
+        kv_mib=round(need.kv_mib + need.mtp_kv_mib, 2),
+        weights_mib=round(need.weights_mib + need.mtp_weights_mib, 2),
+        compute_mib=round(need.compute_mib, 1),
         total_mib=round(total, 1),
         left_mib=round(pool.memory_mib - total, 1),
         fits=total <= pool.memory_mib,
-        layers_total=held.layers,
+        layers_total=subject.weights.layers,
         layers_off_device=off.count,
         off_device=str(off),
         basis=CLOSED_FORM,
         closed_form_total_mib=round(total, 1),
     )
+
+
+def deepest(subject: Subject, pool: Pool) -> int | None:
+    """Return the deepest depth that fits by the closed form, or None where none does."""
+    most = MAX_DEPTH if subject.layout.mtp_layers else 0
+    fitting = (
+        d for d in range(most, -1, -1) if parts(subject, pool, d).total_mib <= pool.memory_mib
+    )
+    return next(fitting, None)
 
 
 def _loaded(
@@ -180,12 +218,10 @@ def memory_mib(text: str) -> float:
     SpecError
         If it is no amount above zero with its unit.
     """
-    units = {"gib": 1024.0, "g": 1024.0, "mib": 1.0, "m": 1.0,
-             "gb": 1e9 / 2**20, "mb": 1e6 / 2**20}  # fmt: skip
     plain = text.strip().lower().replace(" ", "")
     number = plain.rstrip("abcdefghijklmnopqrstuvwxyz")
     try:
-        mib = float(number) * units[plain[len(number) :]]
+        mib = float(number) * UNITS_MIB[plain[len(number) :]]
     except (ValueError, KeyError):
         mib = 0.0
     if not 0 < mib < MOST_MIB:

@@ -41,6 +41,6 @@ def sentence(made: Planned) -> str:
         return f"No depth asked for fits into {budget}: layers leave the device at each."
     first = next(r for r in made.rows if not r.fits)
     return (
-        f"Depth {max(fitting)} is the deepest that fits into {budget}; at depth {first.depth} "
+        f"Depth {max(fitting)} is the deepest that fits into {budget}; at depth {first.depth}, "
         f"{first.layers_off_device} of {first.layers_total} layers would leave the device."
     )

@@ -172,3 +172,10 @@ def _stored(plans: Path, notebook: str, questions: Sequence[Question]) -> Plans:
             f"no stored plans of this {notebook}", "none", f"unset {REPLAY_VARIABLE} to ask"
         )
     return _of(max(files, key=lambda r: r.run.started), questions)
+
+
+def stored_needs(folder: Path | None = None) -> list[tuple[Question, Laid]]:
+    """Return what the machines' planners said was needed, of every question that is stored."""
+    files = sorted((folder or machines_folder()).glob("*/samples/plans/*.jsonl"))
+    answers = [item for path in files for item in _answers(store.read(path)).items()]
+    return [(question, laid) for question, laid in answers if question.budget_mib is None]
