@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -49,6 +50,15 @@ class Recorded:
     def done(self) -> set[tuple[Any, ...]]:
         """Return the keys of the requests that need not be measured again."""
         return {sample_key(s) for s in self.samples if s.error is None and not s.warm_up}
+
+
+def files(samples: Path, notebook: str = "*") -> list[Path]:
+    """Return the samples files of a notebook; one whose name holds odd signs is none.
+
+    Their names stand on pages, and a folder may come from anybody.
+    """
+    found = sorted(samples.glob(f"{notebook}-*.jsonl"))
+    return [path for path in found if re.fullmatch(r"[\w.-]+", path.name, re.ASCII)]
 
 
 def sample_key(sample: Sample) -> tuple[Any, ...]:
