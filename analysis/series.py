@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import gallery, machine, manifest, model, shape_models
+from analysis import foreign, gallery, machine, manifest, model, shape_models
 from analysis.errors import SpecError
 from analysis.folders import MACHINES_VARIABLE, machines_folder
 from analysis.pages import SeriesError, names, page_parameters, root, run_notebook
@@ -123,9 +123,8 @@ def run_series(
         )
         if notebook == "depth_sweep":
             page = asked[notebook]
-            sweep = sweep_of(find(folder / "samples", notebook, page.spec), page.mix)
-            _draw(sweep, page.tolerance, folder / "depth_sweep.png")
-            answer(sweep, page.tolerance)
+            picture(folder, page, folder / f"{notebook}.png")
+            answer(_sweep(folder, page), page.tolerance)
         manifest.write(folder)
     return made
 
@@ -156,18 +155,25 @@ def _beside(run: Run) -> bool:
     return run.notebook == "why_deeper_loses" and shape_models.named(run.spec["model"])
 
 
-def _draw(sweep: Sweep, tolerance: float, target: Path) -> None:
+def _sweep(folder: Path, page: PageParameters) -> Sweep:
+    return sweep_of(find(folder / "samples", "depth_sweep", page.spec), page.mix)
+
+
+def picture(folder: Path, page: PageParameters, target: Path) -> Path:
     """Save the machine's main figure as a picture, for pages that are not notebooks."""
     from analysis import figures
 
     # No version or date inside, so that the same samples give the same file.
-    figures.speed_by_depth(sweep, tolerance).savefig(target, metadata={"Software": None})
+    drawn = figures.speed_by_depth(_sweep(folder, page), page.tolerance)
+    drawn.savefig(target, metadata={"Software": None})
+    return target
 
 
 def build_book(output: Path | None = None) -> Path:
     """Draw the pages that need no measuring, build the book strictly, and return its first page."""
     base = root()
     target = output or base / "_build"
+    check_pages(base / "book" / "machines")
     for notebook, page in DATA_PAGES.items():
         run_notebook(notebook, {}, base / "book" / f"{page}.ipynb")
     shutil.rmtree(target, ignore_errors=True)  # pages of machines that are gone would stay
@@ -181,3 +187,15 @@ def build_book(output: Path | None = None) -> Path:
         warnings = [x for x in told if "WARNING" in x or "ERROR" in x] or told[-8:]
         raise SeriesError("the book did not build", " | ".join(warnings[:8]), "mend these")
     return target / "html" / "index.html"
+
+
+def check_pages(machines: Path) -> None:
+    """Refuse a page that holds anything but this book's cells, plain parameters and outputs."""
+    for page in sorted(machines.glob("*/*.ipynb")):
+        not_ours = foreign.why(page, page.parent.name)
+        if not_ours:
+            raise SeriesError(
+                f"{page.parent.name}/{page.name} is not published",
+                not_ours,
+                "`specdepth check --redraw` makes it from its samples; or take it out",
+            )
