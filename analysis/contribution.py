@@ -154,7 +154,8 @@ def _facts(recorded: Recorded) -> tuple[str, str, str]:
     run = recorded.run
     machine = json.dumps(store.hardware(run.machine), sort_keys=True)
     shape = shape_models.named(str(run.spec["model"]))
-    return str(run.machine["name"]), machine, "" if shape else str(run.model["name"])
+    named = f"{run.model['name']} ({str(run.model['sha256'])[:12]})"
+    return str(run.machine["name"]), machine, "" if shape else named
 
 
 def _alike(folder: Path, runs: list[Recorded]) -> Iterator[Problem]:

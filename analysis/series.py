@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis import foreign, gallery, machine, manifest, model, shape_models
+from analysis.engines import choose
 from analysis.errors import SpecError
-from analysis.folders import MACHINES_VARIABLE, machines_folder
+from analysis.folders import MACHINES_VARIABLE, machines_folder, replaying
 from analysis.pages import SeriesError, names, page_parameters, root, run_notebook
 from analysis.parameters import PageParameters
 from analysis.records import Run
@@ -104,7 +105,8 @@ def run_series(
         for n in notebooks
     }
     asked = {n: page_parameters(n, given[n]) for n in notebooks}
-    for page in asked.values():
+    for notebook, page in asked.items():
+        _check_server(notebook, page)
         _check_model(folder, page)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -135,18 +137,26 @@ def _others(notebook: str, parameter: str, notebooks: tuple[str, ...]) -> bool:
     return compared and parameter in ("drafter", "draft_model")
 
 
+def _check_server(notebook: str, page: PageParameters) -> None:
+    """Refuse a server that can not be used; the page on memory alone can do without any."""
+    if not replaying() and (page.spec.server or notebook != "memory_eviction"):
+        choose.probe(page.spec)
+
+
 def _check_model(folder: Path, page: PageParameters) -> None:
     """Refuse a model that can not be used, and one model's page over that of another."""
     path = model.resolve(page.spec.model)
-    model.check_drafter(model.facts(path), page.spec)
-    wanted = path.name
+    facts = model.facts(path)
+    model.check_drafter(facts, page.spec)
     runs = [r.run for r in gallery.runs(folder, "*")]
-    there = {r.model["name"] for r in runs if not _beside(r)} - {wanted}
-    if there:
+    there = {(r.model["name"], r.model["sha256"]) for r in runs if not _beside(r)}
+    others = sorted(there - {(path.name, facts.sha256)})
+    if others:
+        told = [f"{name}, SHA-256 {sha256[:12]}" for name, sha256 in others]
         raise SeriesError(
             f"{folder.name} holds results of another model",
-            ", ".join(sorted(there)),
-            f"keep {wanted} in a folder of its own: --machine {folder.name}-NAME",
+            f"{'; '.join(told)}; this one is {path.name}, {facts.sha256[:12]}",
+            f"keep {path.name} in a folder of its own: --machine {folder.name}-NAME",
         )
 
 
