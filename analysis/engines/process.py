@@ -165,8 +165,9 @@ class Child(ABC):
         """Return the last lines of the log, joined by bars; first the one that tells of memory."""
         text = self.log.read_text(errors="replace") if self.log.is_file() else ""
         said = [x for x in text.strip().splitlines() if x.strip() and not _DEBUGGER.match(x)]
-        cause = [x for x in said[:-lines] if _NO_MEMORY.search(x)][:1]
-        return without_folders(" | ".join(cause + said[-lines:])) or "an empty log"
+        cause = [x for x in said if _NO_MEMORY.search(x)][:1]
+        last = [x for x in said[-lines:] if x not in cause]
+        return without_folders(" | ".join(cause + last)) or "an empty log"
 
     def stop(self, patience_s: float = 15.0) -> None:
         """Terminate, then kill; returns when the process is gone. Safe to call twice."""
