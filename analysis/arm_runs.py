@@ -10,6 +10,7 @@ from analysis.arms import Pair
 from analysis.engines import choose
 from analysis.errors import EngineError, StoreError
 from analysis.folders import replaying
+from analysis.markup import escaped
 from analysis.parameters import PageParameters
 from analysis.spec import SweepSpec
 
@@ -27,7 +28,7 @@ def measured(spec: SweepSpec, page: PageParameters, notebook: str, covered_by: s
     except (EngineError, StoreError) as error:
         if isinstance(error, StoreError) and not replaying():
             raise
-        return Pair(None, None, str(error))
+        return Pair(None, None, escaped(str(error)))
     base = report.sweep_of(recorded)
     return Pair(base, arms.of(base, spec.more_arms[0]))
 

@@ -40,7 +40,7 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
         *([] if given else _loops(sweep)),
         *(_quick(sweep) if whole else _single(sweep)),
     ]
-    return found + list(sweep.recorded.notes)
+    return found + [escaped(text) for text in sweep.recorded.notes]
 
 
 def listed(runs: Mapping[str, Sweep | None]) -> str:
@@ -61,7 +61,7 @@ def _given(sweep: Sweep) -> list[str]:
         source = ""
         if rates == quotes.public_rates(len(rates)):
             source = f", which is the acceptance of {quotes.rates_source()}"
-        by_position = ", ".join(map(str, rates))
+        by_position = escaped(", ".join(map(str, rates)))
         found.append(
             f"Acceptance was given, not measured: {by_position} by position{source}. Speeds "
             "follow from it and from the step times, which are measured, as memory and placement "
@@ -190,11 +190,12 @@ def _short(sweep: Sweep) -> list[str]:
     which = sorted(set(short["workload"] + "/" + short["prompt_id"]))
     silent = sorted(set(short["workload"]) - set(sweep.workloads))
     return [
-        f"The workload {w} has no speed at all, since its texts end too early: it is left out."
+        f"The workload {escaped(w)} has no speed at all, since its texts end too early: it is left "
+        "out."
         for w in silent
     ] + [
         f"{len(short)} of {len(sweep.timed)} requests ended before {MIN_TOKENS_FOR_SPEED} tokens "
-        f"and give no speed: {', '.join(which)}."
+        f"and give no speed: {escaped(', '.join(which))}."
     ]
 
 
@@ -235,7 +236,8 @@ def _loops(sweep: Sweep) -> list[str]:
         return []
     return [
         f"{len(names)} of {len(texts)} texts repeat themselves (less than {LOOPING:.0%} of their "
-        f"runs of four tokens are different), which makes them easy to guess: {', '.join(names)}."
+        "runs of four tokens are different), which makes them easy to guess: "
+        f"{escaped(', '.join(names))}."
     ]
 
 

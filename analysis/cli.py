@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -125,11 +126,26 @@ def verdict(
 def check(
     folder: Annotated[Path, typer.Argument(help="A machine's folder.")],
     as_json: Json = False,
+    pages: Annotated[
+        bool, typer.Option(help="Make each page again from its samples, and compare; minutes.")
+    ] = True,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Put what the samples give in the pages' place.")
+    ] = False,
 ) -> None:
     """Check a machine's folder before it is contributed; nothing in it is executed."""
     from analysis import contribution
+    from analysis import redraw as again
 
+    if redraw:
+        for file in again.write(folder):
+            print(f"wrote {file.name}", file=sys.stderr)
     found = contribution.examine(folder)
+    # Pages that are not this book's, or whose samples are odd, are not made at all.
+    if pages and not found.problems:
+        found = dataclasses.replace(
+            found, problems=tuple(again.compare(folder, contribution.Problem))
+        )
     if as_json:
         problems = [vars(p) for p in found.problems]
         runs = {r.run.run: len(r.done()) for r in found.runs}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 P = ParamSpec("P")
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class _Stopped(KeyboardInterrupt):
@@ -46,6 +48,11 @@ def plainly(function: Callable[P, None]) -> Callable[P, None]:
             function(*args, **kwargs)
         except SpecDepthError as error:
             print(f"specdepth: {error}", file=sys.stderr)
+            raise typer.Exit(1) from None
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            print(f"specdepth: {error.strerror}; what was measured is kept", file=sys.stderr)
             raise typer.Exit(1) from None
         except KeyboardInterrupt as stop:
             print(

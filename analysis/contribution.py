@@ -1,7 +1,7 @@
 """A machine's folder as a contribution: whether it can be trusted for its samples.
 
-Nothing in the folder is executed. Executed pages are looked at, and never trusted for a number: the
-book redraws everything from the samples.
+Nothing in the folder is executed. Executed pages are looked at, and never trusted for a number:
+:mod:`analysis.redraw` makes each of them again from the samples.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis import manifest, personal, shape_models, steps, store
+from analysis import foreign, manifest, personal, shape_models, steps, store
 from analysis.errors import SpecDepthError
 from analysis.plausible import impossible, is_number
 from analysis.records import Sample
@@ -154,7 +154,8 @@ def _facts(recorded: Recorded) -> tuple[str, str, str]:
     run = recorded.run
     machine = json.dumps(store.hardware(run.machine), sort_keys=True)
     shape = shape_models.named(str(run.spec["model"]))
-    return str(run.machine["name"]), machine, "" if shape else str(run.model["name"])
+    named = f"{run.model['name']} ({str(run.model['sha256'])[:12]})"
+    return str(run.machine["name"]), machine, "" if shape else named
 
 
 def _alike(folder: Path, runs: list[Recorded]) -> Iterator[Problem]:
@@ -195,20 +196,8 @@ def _pages(folder: Path) -> Iterator[Problem]:
                 yield Problem(file.name, "its cells did not run in their order", again)
             if any(o["output_type"] == "error" for c in code for o in c["outputs"]):
                 yield Problem(file.name, "a cell ended in an error", again)
-            if not _is_source(file, cells, folder.name):
-                yield Problem(file.name, "it is not this book's notebook", again)
-        except (ValueError, KeyError, TypeError, OSError) as error:
+            not_ours = foreign.why(file, folder.name)
+            if not_ours:
+                yield Problem(file.name, not_ours, again)
+        except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             yield Problem(file.name, f"it can not be read ({type(error).__name__})", again)
-
-
-def _is_source(file: Path, cells: list[dict[str, Any]], machine: str) -> bool:
-    """Tell whether a page's cells are those of the source, with its parameters beside them."""
-    from analysis import pages
-
-    source = json.loads(pages.source(file.stem).read_text(encoding="utf-8"))["cells"]
-    own = [c for c in cells if "injected-parameters" not in c["metadata"].get("tags", [])]
-
-    def words(cell: dict[str, Any]) -> str:
-        return "".join(cell["source"]).replace(f"on {machine}", "on this machine", 1)
-
-    return [words(c) for c in own] == [words(c) for c in source]

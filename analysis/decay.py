@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis import acceptance, quotes, stats
 from analysis.acceptance import Positions
+from analysis.markup import escaped
 from analysis.report import Sweep
 from analysis.stats import LIKE_THESE, Interval, Mean
 from analysis.tables import interval
@@ -146,7 +147,7 @@ def basis(sweep: Sweep) -> str:
     counts = ", ".join(f"{w} {prompts[w]}" for w in sweep.workloads)
     taken = " It holds more than this page asks for." if run.notebook == "depth_sweep" else ""
     return (
-        f"Read from {run.run}: depths {sweep.depths[0]} to {sweep.depths[-1]}, "
+        f"Read from {escaped(run.run)}: depths {sweep.depths[0]} to {sweep.depths[-1]}, "
         f"{sweep.timed['round'].nunique()} launches a depth, prompts: {counts}.{taken}"
     )
 
@@ -158,8 +159,8 @@ def sentences(counts: dict[str, Positions], machine: str) -> list[str]:
         n = own.depth
         first, last = (own.interval(k, "a", LIKE_THESE) for k in (1, n))
         text = (
-            f"**{workload}** on {machine}: the first guess is kept in {interval(first)} of the "
-            f"drafts, all {n} in {interval(last)}. "
+            f"**{workload}** on {escaped(machine)}: the first guess is kept in {interval(first)} "
+            f"of the drafts, all {n} in {interval(last)}. "
         )
         c = {k: own.interval(k, "c", LIKE_THESE) for k in range(1, n + 1)}
         there = [k for k, v in c.items() if v is not None]

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -97,8 +98,9 @@ def _of_file(file: Path) -> str:
         segments = _segments(file, stat.st_size)
         kept = sum(end - start for start, end in segments)
         known[key] = _sparse(file, segments) if 2 * kept < stat.st_size else _plain(file)
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        aside = cache.with_suffix(f".{os.getpid()}")
-        aside.write_text(json.dumps(known))
-        aside.replace(cache)
+        with suppress(OSError):  # a full or read-only disk costs reading the file again
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            aside = cache.with_suffix(f".{os.getpid()}")
+            aside.write_text(json.dumps(known))
+            aside.replace(cache)
     return known[key]

@@ -8,10 +8,13 @@ import time
 from dataclasses import dataclass, field
 from importlib import metadata
 
+import psutil
+
 from analysis import machine, model
 from analysis.engines import binary
 from analysis.errors import SpecDepthError
 from analysis.folders import project_root
+from analysis.records import Machine
 from analysis.spec import EMBEDDED
 
 TOOLS = ("ggml-rpc-server", "llama-bench", "llama-batched-bench")
@@ -45,10 +48,7 @@ def examine(model_path: str = EMBEDDED, server: str = "") -> Findings:
     here = machine.facts()
     found.facts["machine"] = f"{here.name}: {here.cpu}, {here.cores} cores, {here.memory_gib} GiB"
     found.facts["system"] = here.system
-    found.facts["GPUs"] = (
-        "; ".join(f"{g['name']}, {g['memory_mib']} MiB, driver {g['driver']}" for g in here.gpus)
-        or "none that nvidia-smi names"
-    )
+    _devices_now(found, here)
     found.facts["checkout"] = "yes" if project_root() else "no: commands on notebooks need one"
     found.facts["packages"] = ", ".join(f"{k} {v}" for k, v in machine.packages().items())
     _server(found, server)
@@ -61,6 +61,26 @@ def examine(model_path: str = EMBEDDED, server: str = "") -> Findings:
     if busy > 0.1:
         found.warnings.append("other work is running: stop it before measuring")
     return found
+
+
+def _devices_now(found: Findings, here: Machine) -> None:
+    """Tell of each GPU, and of the processor's memory and clock, what is free and set now."""
+    gpus = [
+        f"{g['name']}, {_of(g['memory_mib'], 'MiB')}, {_of(now['memory_free_mib'], 'MiB')} free, "
+        f"driver {g['driver']}, clock {_of(now['clock_mhz'], 'MHz')} of at most "
+        f"{_of(g['clock_mhz'], 'MHz')}, power {_of(now['power_w'], 'W')} of at most "
+        f"{_of(g['power_cap_w'], 'W')}"
+        for g, now in zip(here.gpus, machine.nvidia_now(), strict=False)
+    ]
+    found.facts["GPUs"] = "; ".join(gpus) or "none that nvidia-smi names"
+    found.facts["memory free"] = f"{psutil.virtual_memory().available / 2**30:.1f} GiB"
+    clock = psutil.cpu_freq()
+    found.facts["processor clock"] = _of(clock.current if clock else None, "MHz")
+
+
+def _of(value: float | None, unit: str) -> str:
+    """Return a quantity, or that it can not be read here."""
+    return "unknown" if value is None else f"{value:,.0f} {unit}"
 
 
 def _server(found: Findings, server: str) -> None:
@@ -102,7 +122,14 @@ def _bindings(found: Findings) -> None:
     # The programs and the bindings are of one commit when one wheel brought both.
     programs = {str(f) for f in metadata.files("llama-cpp-python") or ()}
     together = any(f.endswith("bin/llama-server") for f in programs)
-    said = "from the same build as llama-server" if together else "without llama-server"
+    said = "without llama-server"
+    if together:
+        built = binary.built_folder() / "llama-server"
+        try:
+            commit = binary.probe(str(built)).commit or "unknown"
+        except SpecDepthError as error:
+            commit = f"unknown: {error}"
+        said = f"of the same build as llama-server, commit {commit}"
     found.facts["llama-cpp-python"] = f"{version}, {said}"
     if not together:
         found.warnings.append("the bindings came without the programs: run `make engine`")
@@ -124,5 +151,13 @@ def _model(found: Findings, path: str) -> None:
         f"{facts.parameters / 1e6:.1f}M parameters, {facts.layers} blocks"
     )
     found.facts["MTP layers"] = str(facts.mtp_layers)
+    free = [now["memory_free_mib"] or 0 for now in machine.nvidia_now()]
+    room = sum(free) if free else psutil.virtual_memory().available / 2**20
+    if facts.size_mib > room:
+        where = "on the GPUs" if free else "in memory"
+        found.warnings.append(
+            f"the weights are {facts.size_mib:,.0f} MiB and {room:,.0f} MiB are free {where}: "
+            "`specdepth plan` tells what fits"
+        )
     if facts.mtp_layers == 0:
         found.warnings.append(f"{facts.name} has no MTP layer: only depth 0 and n-grams can run")

@@ -11,7 +11,7 @@ from analysis.folders import machines_folder
 
 def runs(folder: Path, notebook: str = "depth_sweep") -> list[store.Recorded]:
     """Return all stored runs of a machine's folder, the fullest first, then the newest."""
-    found = [store.read(p) for p in sorted((folder / "samples").glob(f"{notebook}-*.jsonl"))]
+    found = [store.read(p) for p in store.files(folder / "samples", notebook)]
     return sorted(found, key=lambda r: (len(r.done()), r.run.started), reverse=True)
 
 

@@ -91,20 +91,32 @@ def _ask(command: list[str]) -> str:
 
 def nvidia_gpus() -> list[dict[str, Any]]:
     """Return name, memory, driver, power cap and top clock of each NVIDIA GPU."""
-    rows = _ask(["nvidia-smi", f"--query-gpu={','.join(_QUERY)}", "--format=csv,noheader,nounits"])
-    found = []
-    for row in rows.splitlines():
-        name, memory, driver, power, clock = [part.strip() for part in row.split(",")]
-        found.append(
-            {
-                "name": name,
-                "memory_mib": _number(memory),
-                "driver": driver,
-                "power_cap_w": _number(power),
-                "clock_mhz": _number(clock),
-            }
-        )
-    return found
+    return [
+        {
+            "name": name,
+            "memory_mib": _number(memory),
+            "driver": driver,
+            "power_cap_w": _number(power),
+            "clock_mhz": _number(clock),
+        }
+        for name, memory, driver, power, clock in _nvidia(_QUERY)
+    ]
+
+
+def nvidia_now() -> list[dict[str, float | None]]:
+    """Return what of each NVIDIA GPU is free, and its clock and power at this moment."""
+    names = ("memory_free_mib", "clock_mhz", "power_w")
+    return [
+        dict(zip(names, map(_number, row), strict=True))
+        for row in _nvidia(("memory.free", "clocks.sm", "power.draw"))
+    ]
+
+
+def _nvidia(query: tuple[str, ...]) -> list[list[str]]:
+    """Return a row of answers a GPU; what is no such row, such as a warning, is passed over."""
+    told = _ask(["nvidia-smi", f"--query-gpu={','.join(query)}", "--format=csv,noheader,nounits"])
+    rows = [[part.strip() for part in line.split(",")] for line in told.splitlines()]
+    return [row for row in rows if len(row) == len(query)]
 
 
 def _number(text: str) -> float | None:

@@ -19,6 +19,7 @@ _EMBEDDED_FILES = {
     EMBEDDED_DRAFTERS[0]: "drafters/specdepth-9m-deep-head-q8_0.gguf",
     EMBEDDED_DRAFTERS[1]: "drafters/specdepth-2m-q8_0.gguf",
 }
+_PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 MIB = 2**20
 
 
@@ -79,6 +80,10 @@ def resolve(model: str) -> Path:
         raise ModelError(
             f"{path.name} is not a GGUF file", f"it starts with {magic!r}", "convert the model"
         )
+    part = _PART.fullmatch(path.name)
+    if part and int(part[2]) != 1:
+        first = f"{part[1]}-00001-of-{part[3]}.gguf"
+        raise ModelError("this part of the model is not its first", path.name, f"name {first}")
     return path
 
 
@@ -91,14 +96,15 @@ def blocks(model: str) -> int:
 
 def parts(path: Path) -> list[Path]:
     """Return all parts of a model that is split as ``name-00001-of-00003.gguf``."""
-    match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.gguf", path.name)
+    match = _PART.fullmatch(path.name)
     if not match:
         return [path]
     stem, _, count = match.groups()
     found = [path.with_name(f"{stem}-{i:05d}-of-{count}.gguf") for i in range(1, int(count) + 1)]
     missing = [p.name for p in found if not p.is_file()]
     if missing:
-        raise ModelError("parts of the model are missing", ", ".join(missing), "fetch all parts")
+        told = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if missing[3:] else "")
+        raise ModelError("parts of the model are missing", told, "fetch all parts")
     return found
 
 

@@ -34,6 +34,7 @@ _GDN = re.compile(
 )
 _FAILURES = (
     re.compile(r"(?:cudaMalloc failed|Device memory allocation of size .* failed).*"),
+    re.compile(r"insufficient memory.*"),
     re.compile(r"failed to allocate .*"),
     re.compile(r"unable to allocate .*"),
     re.compile(r"error loading model.*"),

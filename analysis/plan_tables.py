@@ -11,6 +11,7 @@ import pandas as pd
 from analysis import leaving, memory, plan, plans, shapes
 from analysis.engines.fit import Laid
 from analysis.leaving import Leaving
+from analysis.markup import escaped
 from analysis.parameters import PageParameters, Planning
 from analysis.plan import Pool, Row
 from analysis.plans import Plans, Question
@@ -236,4 +237,6 @@ def provenance(needs: Plans) -> str:
         "samples": f"plans/{run.run.replace('-plans-', '-')}.jsonl",
         "asked": f"from {run.started}",
     }
-    return "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in lines.items())])
+    return "\n".join(
+        ["| | |", "|---|---|", *(f"| {k} | {escaped(str(v))} |" for k, v in lines.items())]
+    )

@@ -17,6 +17,7 @@ from analysis.engines.emulated import PROGRAM
 from analysis.engines.fit import Laid
 from analysis.errors import EngineError, StoreError
 from analysis.folders import REPLAY_VARIABLE, machines_folder, replaying
+from analysis.markup import escaped
 from analysis.plan import Pool
 from analysis.planner import Wanted
 from analysis.progress import Progress, here
@@ -103,7 +104,7 @@ def ask(
         try:
             binary.find(program=PROGRAM)
         except EngineError as error:
-            return Plans(run, {}, emulated=True, why=str(error))
+            return Plans(run, {}, emulated=True, why=escaped(str(error)))
     path = plans / f"{notebook}-{key}.jsonl"
     with store.Writer(path, run) as writer, ExitStack() as stack:
         known = _answers(store.read(path))
@@ -166,7 +167,7 @@ def _of(recorded: store.Recorded, questions: Iterable[Question]) -> Plans:
 
 def _stored(plans: Path, notebook: str, questions: Sequence[Question]) -> Plans:
     """Return the newest stored answers."""
-    files = [store.read(p) for p in sorted(plans.glob(f"{notebook}-*.jsonl"))]
+    files = [store.read(p) for p in store.files(plans, notebook)]
     if not files:
         raise StoreError(
             f"no stored plans of this {notebook}", "none", f"unset {REPLAY_VARIABLE} to ask"

@@ -8,6 +8,7 @@ from scipy import stats as scipy_stats
 
 from analysis import drafters, lossless, speculation
 from analysis.drafters import Comparison
+from analysis.markup import escaped
 from analysis.tables import number
 
 RUN = 4  # tokens
@@ -104,8 +105,9 @@ def sentence(found: Comparison) -> str:
         how = "rises with" if low > 0 else "falls with" if high < 0 else "is not told apart by"
         best = own.sort_values("tokens_per_step").to_dict("records")[-1]
         said.append(
-            f"with {drafters.name(drafter)} it {how} repetition ({_correlation(rho, low, high)}), "
-            f"up to {best['tokens_per_step']:.1f} tokens a step in a text that repeats "
+            f"with {escaped(drafters.name(drafter))} it {how} repetition "
+            f"({_correlation(rho, low, high)}), up to {best['tokens_per_step']:.1f} tokens a step "
+            "in a text that repeats "
             f"{best['repeated']:.0%} of itself"
         )
     if not said:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import gallery, machine, manifest, model, shape_models
+from analysis import foreign, gallery, machine, manifest, model, shape_models
+from analysis.engines import choose
 from analysis.errors import SpecError
-from analysis.folders import MACHINES_VARIABLE, machines_folder
+from analysis.folders import MACHINES_VARIABLE, machines_folder, replaying
 from analysis.pages import SeriesError, names, page_parameters, root, run_notebook
 from analysis.parameters import PageParameters
 from analysis.records import Run
@@ -104,7 +105,8 @@ def run_series(
         for n in notebooks
     }
     asked = {n: page_parameters(n, given[n]) for n in notebooks}
-    for page in asked.values():
+    for notebook, page in asked.items():
+        _check_server(notebook, page)
         _check_model(folder, page)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -123,9 +125,8 @@ def run_series(
         )
         if notebook == "depth_sweep":
             page = asked[notebook]
-            sweep = sweep_of(find(folder / "samples", notebook, page.spec), page.mix)
-            _draw(sweep, page.tolerance, folder / "depth_sweep.png")
-            answer(sweep, page.tolerance)
+            picture(folder, page, folder / f"{notebook}.png")
+            answer(_sweep(folder, page), page.tolerance)
         manifest.write(folder)
     return made
 
@@ -136,18 +137,26 @@ def _others(notebook: str, parameter: str, notebooks: tuple[str, ...]) -> bool:
     return compared and parameter in ("drafter", "draft_model")
 
 
+def _check_server(notebook: str, page: PageParameters) -> None:
+    """Refuse a server that can not be used; the page on memory alone can do without any."""
+    if not replaying() and (page.spec.server or notebook != "memory_eviction"):
+        choose.probe(page.spec)
+
+
 def _check_model(folder: Path, page: PageParameters) -> None:
     """Refuse a model that can not be used, and one model's page over that of another."""
     path = model.resolve(page.spec.model)
-    model.check_drafter(model.facts(path), page.spec)
-    wanted = path.name
+    facts = model.facts(path)
+    model.check_drafter(facts, page.spec)
     runs = [r.run for r in gallery.runs(folder, "*")]
-    there = {r.model["name"] for r in runs if not _beside(r)} - {wanted}
-    if there:
+    there = {(r.model["name"], r.model["sha256"]) for r in runs if not _beside(r)}
+    others = sorted(there - {(path.name, facts.sha256)})
+    if others:
+        told = [f"{name}, SHA-256 {sha256[:12]}" for name, sha256 in others]
         raise SeriesError(
             f"{folder.name} holds results of another model",
-            ", ".join(sorted(there)),
-            f"keep {wanted} in a folder of its own: --machine {folder.name}-NAME",
+            f"{'; '.join(told)}; this one is {path.name}, {facts.sha256[:12]}",
+            f"keep {path.name} in a folder of its own: --machine {folder.name}-NAME",
         )
 
 
@@ -156,18 +165,25 @@ def _beside(run: Run) -> bool:
     return run.notebook == "why_deeper_loses" and shape_models.named(run.spec["model"])
 
 
-def _draw(sweep: Sweep, tolerance: float, target: Path) -> None:
+def _sweep(folder: Path, page: PageParameters) -> Sweep:
+    return sweep_of(find(folder / "samples", "depth_sweep", page.spec), page.mix)
+
+
+def picture(folder: Path, page: PageParameters, target: Path) -> Path:
     """Save the machine's main figure as a picture, for pages that are not notebooks."""
     from analysis import figures
 
     # No version or date inside, so that the same samples give the same file.
-    figures.speed_by_depth(sweep, tolerance).savefig(target, metadata={"Software": None})
+    drawn = figures.speed_by_depth(_sweep(folder, page), page.tolerance)
+    drawn.savefig(target, metadata={"Software": None})
+    return target
 
 
 def build_book(output: Path | None = None) -> Path:
     """Draw the pages that need no measuring, build the book strictly, and return its first page."""
     base = root()
     target = output or base / "_build"
+    check_pages(base / "book" / "machines")
     for notebook, page in DATA_PAGES.items():
         run_notebook(notebook, {}, base / "book" / f"{page}.ipynb")
     shutil.rmtree(target, ignore_errors=True)  # pages of machines that are gone would stay
@@ -181,3 +197,15 @@ def build_book(output: Path | None = None) -> Path:
         warnings = [x for x in told if "WARNING" in x or "ERROR" in x] or told[-8:]
         raise SeriesError("the book did not build", " | ".join(warnings[:8]), "mend these")
     return target / "html" / "index.html"
+
+
+def check_pages(machines: Path) -> None:
+    """Refuse a page that holds anything but this book's cells, plain parameters and outputs."""
+    for page in sorted(machines.glob("*/*.ipynb")):
+        not_ours = foreign.why(page, page.parent.name)
+        if not_ours:
+            raise SeriesError(
+                f"{page.parent.name}/{page.name} is not published",
+                not_ours,
+                "`specdepth check --redraw` makes it from its samples; or take it out",
+            )

@@ -15,6 +15,7 @@ from itertools import accumulate
 import pandas as pd
 
 from analysis import quotes, report, shape_file, shape_models, sweep
+from analysis.markup import escaped
 from analysis.parameters import PageParameters
 from analysis.report import Sweep
 from analysis.spec import SweepSpec
@@ -129,7 +130,7 @@ def sentence(found: list[Implied]) -> str:
     told = []
     for shape, by_best in alike.items():
         sources = [f"{best} ({'; '.join(who)})" for best, who in by_best.items()]
-        told.append(f"{shape} {' or '.join(sources)}")
+        told.append(f"{shape} {escaped(' or '.join(sources))}")
     return (
         "The depths that may be best by step times of this machine, by whose acceptance is taken: "
         f"{'. '.join(told)}."

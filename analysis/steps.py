@@ -17,6 +17,7 @@ import pandas as pd
 
 from analysis.errors import StoreError
 from analysis.records import Sample, Step
+from analysis.store import append as append_line
 
 _FIELDS = tuple(f.name for f in dataclasses.fields(Step))
 
@@ -48,12 +49,9 @@ def append(samples: Path, sample: Sample, traced: Traced | None) -> None:
     columns = {name: [getattr(s, name) for s in traced.steps] for name in _FIELDS}
     values = {"sample": sample_id(sample), **columns, "pieces": traced.pieces}
     line = json.dumps(values, separators=(",", ":"))
-    with file.open("ab+") as sink:
-        if sink.tell() and not _ends_well(file):
-            sink.write(b"\n")  # a torn line keeps to itself
-        sink.write(line.encode() + b"\n")
-        sink.flush()
-        os.fsync(sink.fileno())
+    with file.open("ab+", buffering=0) as sink:
+        torn = sink.tell() and not _ends_well(file)  # such a line keeps to itself
+        append_line(sink, (b"\n" if torn else b"") + line.encode() + b"\n", file.name)
 
 
 def _ends_well(file: Path) -> bool:

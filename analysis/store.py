@@ -10,9 +10,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 
@@ -49,6 +52,15 @@ class Recorded:
     def done(self) -> set[tuple[Any, ...]]:
         """Return the keys of the requests that need not be measured again."""
         return {sample_key(s) for s in self.samples if s.error is None and not s.warm_up}
+
+
+def files(samples: Path, notebook: str = "*") -> list[Path]:
+    """Return the samples files of a notebook; one whose name holds odd signs is none.
+
+    Their names stand on pages, and a folder may come from anybody.
+    """
+    found = sorted(samples.glob(f"{notebook}-*.jsonl"))
+    return [path for path in found if re.fullmatch(r"[\w.-]+", path.name, re.ASCII)]
 
 
 def sample_key(sample: Sample) -> tuple[Any, ...]:
@@ -126,6 +138,30 @@ def _parse(path: Path, number: int, line: bytes) -> tuple[str, _Record]:
         ) from None
 
 
+def append(file: FileIO, line: bytes, name: str) -> None:
+    """Append a line to an unbuffered file and wait until it is on the disk: all of it, or none.
+
+    Raises
+    ------
+    StoreError
+        If it can not be written, as on a full disk.
+    """
+    end = file.seek(0, os.SEEK_END)
+    try:
+        rest = memoryview(line)
+        while rest:
+            rest = rest[file.write(rest) :]
+        os.fsync(file.fileno())
+    except OSError as error:
+        with suppress(OSError):
+            os.ftruncate(file.fileno(), end)
+        raise StoreError(
+            f"{name} can not be written",
+            error.strerror or str(error),
+            "make room on the disk and run it again: what was measured before is kept",
+        ) from None
+
+
 class Writer:
     """Appends records to a samples file; one writer at a time.
 
@@ -136,7 +172,7 @@ class Writer:
     def __init__(self, path: Path, run: Run) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._file: IO[bytes] = path.open("ab+")
+        self._file: FileIO = path.open("ab+", buffering=0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -168,9 +204,7 @@ class Writer:
         """Append one record and wait until it is on the disk."""
         kind = next(k for k, cls in KINDS.items() if type(record) is cls)
         line = json.dumps({"kind": kind, **record.to_json()}, separators=(",", ":"))
-        self._file.write(line.encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        append(self._file, line.encode() + b"\n", self.path.name)
 
     def __enter__(self) -> Writer:
         return self

@@ -206,7 +206,7 @@ def _covering(samples: Path, notebook: str, spec: SweepSpec) -> list[store.Recor
     """Return the stored runs of a notebook that hold all of a spec and more, the newest first."""
     if not notebook:
         return []
-    found = [store.read(path) for path in sorted(samples.glob(f"{notebook}-*.jsonl"))]
+    found = [store.read(path) for path in store.files(samples, notebook)]
     fuller = [r for r in found if store.covers(r, spec)]
     return sorted(fuller, key=lambda r: r.run.started, reverse=True)
 
@@ -216,13 +216,13 @@ def find(samples: Path, notebook: str, spec: SweepSpec) -> store.Recorded:
     wanted: dict[str, Any] = spec.to_json()
     matching = [
         recorded
-        for recorded in map(store.read, sorted(samples.glob(f"{notebook}-*.jsonl")))
+        for recorded in map(store.read, store.files(samples, notebook))
         if store.same_spec(recorded.run.spec, wanted)
     ]
     if not matching:
         raise StoreError(
             f"no stored samples of this {notebook} in {samples.parent.name}",
-            f"{len(list(samples.glob(f'{notebook}-*.jsonl')))} runs with other parameters",
+            f"{len(store.files(samples, notebook))} runs with other parameters",
             f"unset {REPLAY_VARIABLE} to measure",
         )
     return max(matching, key=lambda r: r.run.started)

@@ -8,6 +8,7 @@ from importlib import resources
 import pandas as pd
 
 from analysis import lossless
+from analysis.markup import code, escaped
 from analysis.report import MIX, Sweep
 from analysis.stats import ON_THESE, Interval
 from analysis.verdict import Verdict
@@ -143,6 +144,14 @@ def provenance(sweep: Sweep) -> str:
     run = sweep.recorded.run
     m, spec, model = run.machine, run.spec, run.model
     gpus = ", ".join(str(g["name"]) for g in m["gpus"]) or "none"
+    command = next(
+        (
+            x.command
+            for x in reversed(sweep.recorded.launches)
+            if x.depth == max(sweep.depths) and x.arm == spec["arm"]
+        ),
+        "",
+    )
     rows = {
         "machine": f"{m['name']}: {m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB",
         "GPUs": gpus,
@@ -150,14 +159,7 @@ def provenance(sweep: Sweep) -> str:
         "model": f"{model['name']}, {model['quantization']}, {model['size_mib']} MiB, "
         f"SHA-256 {model['sha256'][:16]}",
         "engine": f"{run.engine['version']}",
-        "launch at the deepest": next(
-            (
-                f"`{x.command}`"
-                for x in reversed(sweep.recorded.launches)
-                if x.depth == max(sweep.depths) and x.arm == spec["arm"]
-            ),
-            "–",
-        ),
+        "launch at the deepest": "",
         "rounds, prompts": f"{sweep.timed['round'].nunique()} rounds, "
         f"{sweep.timed.groupby('workload')['prompt_id'].nunique().to_dict()} prompts",
         "tokens, sampling": f"{spec['n_predict']} tokens asked for, temperature "
@@ -167,14 +169,16 @@ def provenance(sweep: Sweep) -> str:
         "measured": f"from {run.started}",
         "packages": ", ".join(f"{k} {v}" for k, v in run.packages.items()),
     }
-    lines = [f"| {name} | {value.replace('|', ' ')} |" for name, value in rows.items()]
+    shown = {name: escaped(str(value)) for name, value in rows.items()}
+    shown["launch at the deepest"] = code(command) if command else "–"
+    lines = [f"| {name} | {value} |" for name, value in shown.items()]
     return "\n".join(["| | |", "|---|---|", *lines])
 
 
 def sentence(sweep: Sweep, found: Verdict) -> str:
     """Return a verdict as one sentence."""
     where = "the mix of all workloads" if found.workload == MIX else f"{found.workload} work"
-    start = f"For {where} on {sweep.machine}, {found.scope}: "
+    start = f"For {where} on {escaped(sweep.machine)}, {found.scope}: "
     if found.recommended is None:
         more = (
             f"about {found.further_rounds} further rounds would likely settle it"
@@ -215,7 +219,8 @@ def answers(sweeps: list[Sweep]) -> str:
         if sweep.recorded.run.spec["synthetic_rates"]:
             limit += "; acceptance given, not measured"
         lines.append(
-            f"**{sweep.machine}**, {model['name']} ({model['quantization']}, "
+            f"**{escaped(sweep.machine)}**, {escaped(str(model['name']))} "
+            f"({escaped(str(model['quantization']))}, "
             f"{model.get('parameters', 0) / 1e6:.1f}M parameters{limit}):\n"
         )
         lines += [f"- {sentence(sweep, sweep.verdict(name))}" for name in sweep.groups()]

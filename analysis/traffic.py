@@ -16,6 +16,7 @@ from analysis import logs, stats
 from analysis.engines.llama_server import parse_metrics
 from analysis.errors import SpecDepthError
 from analysis.folders import replaying
+from analysis.markup import code, escaped
 from analysis.paths import last_part
 from analysis.stats import LIKE_THESE, Interval, Mean
 from analysis.tables import interval
@@ -205,9 +206,9 @@ def markdown(log: str, samples: Path) -> str:
     lines = rows(found)
     head = list(lines[0])
     table = [" | ".join(head), " | ".join("---" for _ in head)]
-    table += [" | ".join(row.values()) for row in lines]
+    table += [" | ".join(map(escaped, row.values())) for row in lines]
     body = "\n".join(f"| {line} |" for line in table)
-    return f"From `{last_part(log)}`:\n\n{body}\n\n{against_note(found[0])}"
+    return f"From {code(last_part(log))}:\n\n{body}\n\n{against_note(found[0])}"
 
 
 def of_server(url: str) -> dict[str, Any]:

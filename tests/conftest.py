@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 import nbformat
 import numpy as np
+import psutil
 import pytest
 
 from analysis import model, pages, series
@@ -24,6 +27,7 @@ from analysis.spec import SweepSpec
 from analysis.store import Recorded
 from tests.browser import chromium as chromium  # a fixture
 
+MARK = "SPECDEPTH_TEST"  # a variable that children inherit, and theirs
 # A busy machine is slow, not wrong.
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
@@ -121,6 +125,33 @@ def server_binary() -> binary.ServerBinary:
 @pytest.fixture(scope="session")
 def embedded() -> Path:
     return model.embedded_path()
+
+
+def left_behind(mark: str, patience_s: float = 5.0) -> list[str]:
+    """Return the command lines of the processes that were started with a mark and still run."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                marked = process.environ().get(MARK) == mark
+                if marked and process.status() != psutil.STATUS_ZOMBIE:
+                    ports = [
+                        c.laddr.port for c in process.net_connections() if c.status == "LISTEN"
+                    ]
+                    found.append(f"{process.cmdline()} listening on {ports}")
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """No process that a test has started outlives it, whoever its parent is now, and no port."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    yield mark
+    assert left_behind(mark) == []
 
 
 class Silent:

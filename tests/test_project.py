@@ -208,6 +208,9 @@ def test_published_notebooks_ran_in_order_without_errors(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_published_notebooks_are_their_sources_with_recorded_parameters(path: Path) -> None:
+    from analysis import foreign
+
+    assert foreign.why(path, path.parent.name) == ""
     source = [c["source"] for c in cells(ROOT / "notebooks" / path.name)]
     made = cells(path)
     injected = [c for c in made if "injected-parameters" in c["metadata"].get("tags", [])]

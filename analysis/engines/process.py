@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,6 +58,9 @@ class Counters:
         )
 
 
+# A program that aborts may let a debugger write a long trace behind what it said itself.
+_DEBUGGER = re.compile(r"#\d+ |\[(?:New |Thread |Inferior )|\d+\t|0x[0-9a-f]+ in |warning: ")
+_NO_MEMORY = re.compile(r"insufficient memory|out of memory|bad_alloc|llocate memory|o allocate")
 NO_COUNTERS = Counters(None, None, None, None)
 
 
@@ -158,9 +162,12 @@ class Child(ABC):
             time.sleep(0.02)
 
     def log_tail(self, lines: int = 6) -> str:
-        """Return the last lines of the log, joined by bars."""
+        """Return the last lines of the log, joined by bars; first the one that tells of memory."""
         text = self.log.read_text(errors="replace") if self.log.is_file() else ""
-        return without_folders(" | ".join(text.strip().splitlines()[-lines:])) or "an empty log"
+        said = [x for x in text.strip().splitlines() if x.strip() and not _DEBUGGER.match(x)]
+        cause = [x for x in said if _NO_MEMORY.search(x)][:1]
+        last = [x for x in said[-lines:] if x not in cause]
+        return without_folders(" | ".join(cause + last)) or "an empty log"
 
     def stop(self, patience_s: float = 15.0) -> None:
         """Terminate, then kill; returns when the process is gone. Safe to call twice."""
