@@ -112,7 +112,7 @@ def _card(name: str, recorded: Recorded) -> str:
         "measured": f"{run.started[:10]}, {rounds} rounds, {len(recorded.launches)} launches",
     }
     lines = [f"({anchor(name)})=", f"## {escaped(name)}", "", "| | |", "|---|---|"]
-    lines += [f"| {k} | {escaped(' '.join(v.split()))} |" for k, v in facts.items()]
+    lines += [f"| {k} | {escaped(v)} |" for k, v in facts.items()]
     lines += [f"| pages | {links(name)} |", ""]
     if sweep is None:
         return "\n".join(

@@ -13,8 +13,8 @@ _NUMBER = re.compile(rf"{_VALUE}( to {_VALUE})?( \[{_VALUE}, {_VALUE}\])?|–")
 
 
 def escaped(text: str) -> str:
-    """Return text that Markdown shows as it stands."""
-    safe = html.escape(text, quote=False)
+    """Return text that Markdown shows as it stands, in one line."""
+    safe = html.escape(" ".join(text.split()), quote=False)
     for sign in "\\`*_[]|":
         safe = safe.replace(sign, f"\\{sign}")
     return safe
