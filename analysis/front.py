@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis import arms, attribution, gallery, markup, note, pieces
+from analysis import arms, attribution, gallery, markdown_table, note, pieces
 from analysis.errors import SpecDepthError
 from analysis.markup import escaped
 from analysis.page_links import links
@@ -177,7 +177,7 @@ def _best_draft(sweep: Sweep, found: Verdict) -> str:
 
 def shown(frame: pd.DataFrame) -> str:
     """Return a table of this page as Markdown, or that there is no machine."""
-    return NOBODY if frame.empty else markup.table(frame)
+    return NOBODY if frame.empty else markdown_table.markdown(frame)
 
 
 def _either(depths: tuple[int, ...]) -> str:

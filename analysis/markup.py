@@ -4,45 +4,21 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable
 
-import pandas as pd
-
-_VALUE = r"[-−+]?\d[\d.,]*[×%]?"
-_NUMBER = re.compile(rf"{_VALUE}( to {_VALUE})?( \[{_VALUE}, {_VALUE}\])?|–")
+# Signs that begin a mark, a link, a column, a formula or a block; not those inside a word or name.
+_SIGNS = re.compile(r"[\\`*\[\]|$~]|(?<!\w)_|_(?!\w)|:(?=:)|(?<=:):")
 
 
 def escaped(text: str) -> str:
-    """Return text that Markdown shows as it stands, in one line."""
-    safe = html.escape(" ".join(text.split()), quote=False)
-    for sign in "\\`*_[]|":
-        safe = safe.replace(sign, f"\\{sign}")
-    return safe
+    """Return text as one line that Markdown shows as it stands."""
+    return _SIGNS.sub(r"\\\g<0>", html.escape(_line(text), quote=False))
 
 
-def table(frame: pd.DataFrame, links: Iterable[str] = ()) -> str:
-    """Return a table as Markdown; cells of the columns `links` are Markdown already.
+def code(text: str) -> str:
+    """Return text as one line of code in Markdown; a table takes it too."""
+    return f"`{_line(text).replace('`', chr(39)).replace('|', ' ') or ' '}`"
 
-    Columns of numbers, with or without an interval, stand to the right. No row is left out and
-    no text is cut, as pandas does.
-    """
-    links = set(links)
-    names = [str(n or "") for n in frame.index.names]
-    head = [*names, *map(str, frame.columns)]
-    keys = [index if isinstance(index, tuple) else (index,) for index in frame.index]
-    rows = [
-        [*map(str, key), *map(str, row)]
-        for key, row in zip(keys, frame.itertuples(index=False, name=None), strict=True)
-    ]
-    plain = [name not in links for name in head]
-    marks = [
-        "---:"
-        if place >= len(names) and all(_NUMBER.fullmatch(row[place]) for row in rows)
-        else "---"
-        for place in range(len(head))
-    ]
-    lines = [f"| {' | '.join(map(escaped, head))} |", f"|{'|'.join(marks)}|"]
-    for row in rows:
-        cells = (escaped(c) if p else c for c, p in zip(row, plain, strict=True))
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+
+def _line(text: str) -> str:
+    """Return text without line breaks, which would end its paragraph, and control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import checks, contribution, gallery, manifest, markup
+from analysis import checks, contribution, gallery, manifest, markdown_table
 from analysis.errors import SpecDepthError
 from analysis.folders import machines_folder
 from analysis.markup import escaped
@@ -207,7 +207,7 @@ def versions(folder: Path | None = None) -> pd.DataFrame:
 
 def shown(frame: pd.DataFrame) -> str:
     """Return a table of this page as Markdown, or that there is nothing to show."""
-    return "No machine's folder is here." if frame.empty else markup.table(frame)
+    return "No machine's folder is here." if frame.empty else markdown_table.markdown(frame)
 
 
 def _indexed(rows: dict[tuple[str, str], dict[str, Any]], names: list[str]) -> pd.DataFrame:

@@ -20,7 +20,7 @@ from analysis import (
     gallery,
     gallery_tables,
     manifest,
-    markup,
+    markdown_table,
     page_links,
     report,
     series,
@@ -304,11 +304,11 @@ def test_examples_follow_from_the_formulas() -> None:
 def test_a_markdown_table_cuts_nothing_and_lines_numbers_up() -> None:
     long = "x" * 80
     frame = pd.DataFrame({"a": ["1.5 [1, 2]"] * 90, "b": [long] * 90, "c": ["0 or 1"] * 90})
-    text = markup.table(frame.rename_axis("depth"))
+    text = markdown_table.markdown(frame.rename_axis("depth"))
     assert text.count("\n") == 91
     assert long in text
     assert text.splitlines()[1] == "|---|---:|---|---|"
-    assert "<b>" not in markup.table(pd.DataFrame({"a": ["<b>"]}))
+    assert "<b>" not in markdown_table.markdown(pd.DataFrame({"a": ["<b>"]}))
 
 
 def prose(path: Path) -> str:
