@@ -134,10 +134,10 @@ def _draw(axes: Axes, panel: Panel) -> None:
     axes.legend(frameon=False, loc="upper left", fontsize=9)
 
 
-def finding(sweeps: list[Sweep]) -> str:
+def finding(found: list[Panel]) -> str:
     """Return what the figure shows, as one sentence a machine, and one of the note."""
     told = []
-    for panel in panels(sweeps):
+    for panel in found:
         last = panel.deepest
         gain, cost = panel.gain.get(last), panel.cost[last]
         if gain is None:
@@ -155,11 +155,11 @@ def _times(panel: Panel, found: Interval) -> str:
     return interval(found)
 
 
-def headline(sweeps: list[Sweep]) -> str:
+def headline(found: list[Panel]) -> str:
     """Return in a few words whether the time of a step grows faster than what it gives."""
     grows = [
         p.cost[p.deepest].estimate > p.gain[p.deepest].estimate
-        for p in panels(sweeps)
+        for p in found
         if p.deepest in p.gain
     ]
     if all(grows):
@@ -169,10 +169,11 @@ def headline(sweeps: list[Sweep]) -> str:
 
 def markdown(sweeps: list[Sweep], key: str) -> str:
     """Return the glued figure `key` with its caption and its alternative text, as MyST."""
-    said = f"{headline(sweeps)}: {finding(sweeps)}"
+    found = panels(sweeps)
+    said = f"{headline(found)}: {finding(found)}"
     return (
         f"```{{glue:figure}} {key}\n:name: gain-and-cost\n:alt: {said}\n\n"
-        f"**{headline(sweeps)}.** {finding(sweeps)} Both against the first depth of the panel; "
+        f"**{headline(found)}.** {finding(found)} Both against the first depth of the panel; "
         "where the time (squares) is above the tokens (circles), decoding is slower than there. "
         "Bars: 95% interval for prompts like these; in the note, what its printed figures allow. "
         "Dashed: the recommended depth, and the note's.\n```"

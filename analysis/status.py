@@ -150,11 +150,9 @@ def _complete(recorded: Recorded) -> str:
     if recorded.layouts and not recorded.samples:
         return "yes"
     try:
-        told = checks.warnings(sweep_of(recorded), whole=False)
+        return "; ".join(checks.lacking(sweep_of(recorded))) or "yes"
     except SpecDepthError as error:
         return str(error)
-    lacks = [t for t in told if " requests are there" in t or "requests failed" in t]
-    return "; ".join(lacks) or "yes"
 
 
 def checksums(folder: Path | None = None) -> pd.DataFrame:

@@ -26,8 +26,10 @@ from analysis import (
     series,
     status,
     store,
+    tables,
 )
 from analysis.report import Sweep
+from analysis.stats import Interval
 from analysis.store import Recorded
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -178,7 +180,9 @@ def test_the_figure_says_what_it_shows(two: Path) -> None:
     said = front_figures.markdown(sweeps, "key")
     assert "clear-box, depth 0 to 3" in said
     assert "the note, depth 2 to 5: 1.2 times the tokens for 3.5 to 3.6 times the time" in said
-    assert said.count(front_figures.finding(sweeps)) == 2  # in the caption, and for who can not see
+    assert (
+        said.count(front_figures.finding([clear, noisy, of_note])) == 2
+    )  # in the caption, and for who can not see
     titles = [a.get_title() for a in front_figures.gain_and_cost(sweeps).axes if a.get_visible()]
     assert titles == ["clear-box: use depth 2", "noisy-box: undecided", "the note: use depth 2"]
 
@@ -299,6 +303,14 @@ def test_examples_follow_from_the_formulas() -> None:
     assert cell(explain.states(), "qwen3.6-27b", "MiB a slot and step of depth") == "149.6"
     assert "8 or more at 0.9" in explain.markdown("k")
     assert len(explain.curves().axes) == 2
+
+
+def test_numbers_have_as_many_digits_as_their_interval_allows() -> None:
+    assert tables.number(1187.4, 196.5) == "1190"
+    assert tables.number(1187.4, 12.1) == "1187"
+    assert tables.number(0.7951, 0.0915) == "0.795"
+    assert tables.interval(Interval(892.3, 713.2, 1116.4)) == "890 [710, 1120]"
+    assert [tables.percent(x) for x in (None, 0.0, 0.0004, 0.0149)] == ["–", "0%", "0%", "1.5%"]
 
 
 def test_a_markdown_table_cuts_nothing_and_lines_numbers_up() -> None:
