@@ -259,10 +259,10 @@ def _costs(parts: Pieces | None, first: int) -> str:
     if not losses:
         return ""
     order = sorted(losses, key=lambda name: losses[name], reverse=True)
-    shares = [f"{_PARTS.get(n, n)} {losses[n] / sum(losses.values()):.0%}" for n in order]
+    shares = [f"{_PARTS.get(n, n)} ({losses[n] / sum(losses.values()):.0%})" for n in order]
     return (
-        f"The largest cost is {shares[0]} of all that costs speed from depth {first} to "
-        f"{split.depth}{'; then ' if shares[1:] else ''}{', '.join(shares[1:])} (in logarithms)."
+        f"Shares of what costs speed from depth {first} to {split.depth}, in logarithms, largest "
+        f"first: {', '.join(shares)}."
     )
 
 
