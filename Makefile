@@ -78,5 +78,6 @@ install: .venv/.installed
 
 clean:
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis book/index.ipynb \
-		book/other_hardware.ipynb book/planner.ipynb
+		book/other_hardware.ipynb book/planner.ipynb book/how_it_works.ipynb \
+		book/gallery.ipynb book/status.ipynb
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

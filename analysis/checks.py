@@ -43,6 +43,11 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
     return found + [escaped(text) for text in sweep.recorded.notes]
 
 
+def lacking(sweep: Sweep) -> list[str]:
+    """Return what failed or is not there of what a run was asked for."""
+    return [*_failures(sweep), *_incomplete(sweep)]
+
+
 def listed(runs: Mapping[str, Sweep | None]) -> str:
     """Return the warnings of a page's runs of arms as a Markdown list, each with its run's name."""
     found: dict[str, list[str]] = {}

@@ -53,17 +53,6 @@ def link(hardware: str, lines: Iterable[int], document: str = "", text: str = ""
     return ", ".join(told)
 
 
-def markdown(table: pd.DataFrame, links: Iterable[str] = ()) -> str:
-    """Return a table as Markdown; cells of the columns `links` are Markdown already."""
-    plain = set(table.columns) - set(links)
-    head = [str(table.index.name or ""), *map(str, table.columns)]
-    lines = [f"| {' | '.join(map(escaped, head))} |", f"|{'---|' * len(head)}"]
-    for index, row in table.iterrows():
-        cells = [escaped(str(row[c])) if c in plain else str(row[c]) for c in table.columns]
-        lines.append(f"| {escaped(str(index))} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def sources(rows: pd.DataFrame) -> str:
     """Return the line under a figure: a link for each sweep to the lines of these rows."""
     told = [

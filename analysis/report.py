@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,10 @@ class Sweep:
     workloads: tuple[str, ...]
     depths: tuple[int, ...]
     weights: Mapping[str, float]  # of the workloads in the mix; 1 where not named
+    # Pages ask for the same tables hundreds of times; a replaced sweep begins with none.
+    _tables: dict[tuple[str, str, int], Table] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def machine(self) -> str:
@@ -68,7 +72,17 @@ class Sweep:
         return single | ({MIX: self.workloads} if len(single) > 1 else {})
 
     def table(self, column: str, workload: str, depth: int) -> Table:
-        """Return a column as rounds x prompts, NaN where missing; alike for all depths."""
+        """Return a column as rounds x prompts, NaN where missing; alike for all depths.
+
+        The table can not be written to.
+        """
+        key = (column, workload, depth)
+        if key not in self._tables:
+            self._tables[key] = self._table(*key)
+            self._tables[key].setflags(write=False)
+        return self._tables[key]
+
+    def _table(self, column: str, workload: str, depth: int) -> Table:
         own = self.timed[self.timed["workload"] == workload]
         rounds = sorted(self.timed["round"].unique())
         ids = sorted(own["prompt_id"].unique())

@@ -23,7 +23,15 @@ NOTEBOOKS = (
     "depth_sweep", "acceptance_decay", "memory_eviction", "why_deeper_loses", "drafters",
 )  # fmt: skip
 # Pages made from data that is there, whenever the book is built; by their names in the book.
-DATA_PAGES = {"front_page": "index", "planner": "planner", "other_hardware": "other_hardware"}
+# The status is made last, so that it knows the others.
+DATA_PAGES = {
+    "front_page": "index",
+    "planner": "planner",
+    "other_hardware": "other_hardware",
+    "how_it_works": "how_it_works",
+    "gallery": "gallery",
+    "status": "status",
+}
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
 _FEWER: dict[str, Any] = {

@@ -13,8 +13,6 @@ from analysis.report import MIX, Sweep
 from analysis.stats import ON_THESE, Interval
 from analysis.verdict import Verdict
 
-SMALL_MODEL = 100_000_000  # parameters
-
 
 def number(value: float, uncertainty: float) -> str:
     """Format a number to the second digit of its uncertainty (half the interval's width)."""
@@ -22,8 +20,15 @@ def number(value: float, uncertainty: float) -> str:
         return "–"
     if not math.isfinite(uncertainty) or uncertainty <= 0:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
-    digits = min(max(1 - math.floor(math.log10(uncertainty)), 0), 4)
-    return f"{value:.{digits}f}"
+    digits = min(1 - math.floor(math.log10(uncertainty)), 4)
+    return f"{round(value, digits):.{max(digits, 0)}f}"
+
+
+def percent(share: float | None) -> str:
+    """Format a bound of a share to a tenth of a percent; a dash where there is none."""
+    if share is None:
+        return "–"
+    return "0%" if round(share, 3) == 0 else f"{share:.1%}"
 
 
 def interval(found: Interval | None) -> str:
@@ -92,8 +97,8 @@ def verdicts(found: list[Verdict]) -> pd.DataFrame:
             "depth": v.answer,
             "may be the answer": listed(v.candidates),
             "may be the fastest": listed(v.confidence_set),
-            "regret": "–" if v.regret is None else f"{v.regret:.1%}",
-            "regret at most": "–" if v.regret_high is None else f"{v.regret_high:.1%}",
+            "regret": percent(v.regret),
+            "regret at most": percent(v.regret_high),
             "further rounds": "–" if v.recommended is not None else str(v.further_rounds or "no"),
         }
         for v in found
@@ -192,7 +197,10 @@ def sentence(sweep: Sweep, found: Verdict) -> str:
     if found.recommended != 0:
         times = sweep.relative("tok_s", found.workload, found.recommended, 0, found.scope)
         gain = f", {interval(times)} times the speed without drafting" if times else ""
-    regret = f"it gives up at most {max(found.regret_high or 0, 0):.1%} against the best depth"
+    most = max(found.regret_high or 0, 0)
+    regret = f"it gives up at most {percent(most)} against the best depth"
+    if round(most, 3) == 0:
+        regret = "no other depth is faster"
     return f"{start}use depth {found.recommended}{gain}; {regret} (95% bound)."
 
 
@@ -205,37 +213,3 @@ def shared_sentence(sweep: Sweep, scope: str, tolerance: float) -> str:
         )
     said = [f"{n} {shared.verdict(n, scope, tolerance).answer}" for n in shared.groups()]
     return f"Over the tokens that all depths share, {scope}, the answers are: {', '.join(said)}."
-
-
-def answers(sweeps: list[Sweep]) -> str:
-    """Return the front page's answers as Markdown, one line a machine and workload."""
-    if not sweeps:
-        return "No machine has been measured yet: run `make book`."
-    lines = []
-    for sweep in sweeps:
-        model = sweep.recorded.run.model
-        small = model.get("parameters", 0) < SMALL_MODEL
-        limit = "; what is best for it says nothing of a large model" if small else ""
-        if sweep.recorded.run.spec["synthetic_rates"]:
-            limit += "; acceptance given, not measured"
-        lines.append(
-            f"**{escaped(sweep.machine)}**, {escaped(str(model['name']))} "
-            f"({escaped(str(model['quantization']))}, "
-            f"{model.get('parameters', 0) / 1e6:.1f}M parameters{limit}):\n"
-        )
-        lines += [f"- {sentence(sweep, sweep.verdict(name))}" for name in sweep.groups()]
-        lines.append("")
-    return "\n".join(lines)
-
-
-def machines_against_note(sweeps: list[Sweep]) -> pd.DataFrame:
-    """Return mean speed relative to depth 2 by depth: the note, then a column a machine."""
-    columns = {s.machine: against_note(s) for s in sweeps}
-    columns = {name: table for name, table in columns.items() if not table.empty}
-    if not columns:
-        return pd.DataFrame()
-    joined = pd.DataFrame({name: table["this machine"] for name, table in columns.items()})
-    printed = note()["mean"]
-    quoted = [f"{printed[d] / printed[2]:.2f}" if d in printed.index else "–" for d in joined.index]
-    joined.insert(0, "the note", quoted)
-    return joined.fillna("–").rename_axis("depth")
