@@ -22,6 +22,7 @@ from analysis.engines import binary
 from analysis.records import Run, Sample
 from analysis.spec import SweepSpec
 from analysis.store import Recorded
+from tests.browser import chromium as chromium  # a fixture
 
 # A busy machine is slow, not wrong.
 hypothesis.settings.register_profile("patient", deadline=None)
