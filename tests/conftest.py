@@ -17,7 +17,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from analysis import model, pages
+from analysis import model, pages, series
 from analysis.engines import binary
 from analysis.records import Run, Sample
 from analysis.spec import SweepSpec
@@ -129,6 +129,12 @@ class Silent:
     def update(self, done: int, total: int, doing: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the book, built once from the committed results."""
+    return series.build_book(tmp_path_factory.mktemp("site") / "_build").parent
 
 
 @pytest.fixture(scope="module")
