@@ -82,6 +82,6 @@ install: .venv/.installed
 	@touch $@
 
 clean:
-	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis book/index.ipynb \
-		book/other_hardware.ipynb
+	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis book/architecture.ipynb \
+		book/index.ipynb book/other_hardware.ipynb
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

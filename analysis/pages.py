@@ -150,11 +150,12 @@ def published(notebook: Any, machine_name: str = "") -> str:
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.source = _without_paths(cell.source)
     made = notebook.metadata.pop("papermill", {})
-    notebook.metadata["specdepth"] = {
-        "started": str(made.get("start_time", ""))[:19],
-        "duration_s": round(float(made.get("duration") or 0), 1),
-        "papermill": made.get("version", ""),
-    }
+    if machine_name:  # a page of data alone is made with each build, and the same each time
+        notebook.metadata["specdepth"] = {
+            "started": str(made.get("start_time", ""))[:19],
+            "duration_s": round(float(made.get("duration") or 0), 1),
+            "papermill": made.get("version", ""),
+        }
     notebook.metadata.get("language_info", {}).pop("version", None)
     text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
     return text + "\n"

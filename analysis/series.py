@@ -23,7 +23,9 @@ NOTEBOOKS = (
     "depth_sweep", "acceptance_decay", "memory_eviction", "why_deeper_loses", "drafters",
 )  # fmt: skip
 # Pages made from data that is there, whenever the book is built; by their names in the book.
-DATA_PAGES = {"front_page": "index", "other_hardware": "other_hardware"}
+DATA_PAGES = {
+    "front_page": "index", "other_hardware": "other_hardware", "architecture": "architecture",
+}  # fmt: skip
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
 # What `make book` measures: the same depths and workloads, with less repetition.
 _FEWER: dict[str, Any] = {
