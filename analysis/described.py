@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 
 class Described(Figure):
@@ -43,28 +44,40 @@ def _panels(figure: Figure) -> Iterator[str]:
 
 
 def _series(axes: Axes, across: str) -> Iterator[str]:
-    whole = any(word in across for word in ("depth", "position"))  # neighbours are drawn aside
+    whole = across.startswith(("draft depth", "position"))  # neighbours are drawn aside
+    # A name may stand in the legend alone, by an empty line of the same colour.
+    names = {str(x.get_color()): str(x.get_label()) for x in axes.lines if not _xy(x)}
     for line in axes.lines:
-        named = not str(line.get_label()).startswith("_")
-        points = [(float(x), float(y)) for x, y in np.asarray(line.get_xydata(), dtype=float)]
+        label = names.get(str(line.get_color()), str(line.get_label()))
+        named = not label.startswith("_")
+        points = _xy(line)
         joined = line.get_linestyle() not in ("None", "", " ")
         marked = joined and line.get_marker() not in ("None", "", None)
         if len(points) < 2 or not (named or marked):
             continue
-        name = f"{line.get_label()} " if named else ""
+        name = f"{label} " if named else ""
         if joined:
             yield name + _ends(points, across, whole=whole)
         else:
             values = [y for _, y in points]
-            yield f"{name}{len(points)} points from {min(values):.3g} to {max(values):.3g}"
+            reach = f"from {_number(min(values))} to {_number(max(values))}"
+            yield f"{name}{len(points)} points {reach}"
     for bars in axes.containers:
         if isinstance(bars, BarContainer) and len(bars.patches) > 1:
             middles = [(b.get_x() + b.get_width() / 2, b.get_height()) for b in bars.patches]
             yield f"{bars.get_label()} " + _ends(middles, across, whole=whole)
 
 
+def _xy(line: Line2D) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in np.asarray(line.get_xydata(), dtype=float)]
+
+
 def _ends(points: list[tuple[float, float]], across: str, *, whole: bool) -> str:
     known = [p for p in points if math.isfinite(p[1])] or points
     (x0, y0), (x1, y1) = known[0], known[-1]
     at = [f"{round(x)}" if whole else f"{x:.2g}" for x in (x0, x1)]
-    return f"from {y0:.3g} at {across} {at[0]} to {y1:.3g} at {at[1]}"
+    return f"from {_number(y0)} at {across} = {at[0]} to {_number(y1)} at {at[1]}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
