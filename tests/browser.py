@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -68,9 +67,3 @@ def open_page(browser: Browser, url: str, width: int = 1280, height: int = 900) 
     page.on("requestfailed", lambda request: errors.append(f"failed: {request.url}"))
     page.goto(url)
     return page
-
-
-def pages(html: Path) -> list[Path]:
-    """Return the pages of a built book; the first of all only leads to the front page."""
-    found = sorted(p for p in html.rglob("*.html") if "_static" not in p.relative_to(html).parts)
-    return [p for p in found if p != html / "index.html"]

@@ -9,7 +9,7 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 
 from analysis import finish
-from tests.browser import pages
+from tests.conftest import book_pages
 
 LOADED = {"script": "src", "link": "href", "img": "src", "source": "src", "iframe": "src",
           "object": "data", "embed": "src", "video": "src", "audio": "src"}  # fmt: skip
@@ -27,7 +27,7 @@ TABLE = """<table border="1" class="dataframe">
 
 @pytest.fixture(scope="module")
 def soups(html: Path) -> dict[Path, BeautifulSoup]:
-    found = [*pages(html), html / "index.html"]
+    found = [*book_pages(html), html / "index.html"]
     return {p: BeautifulSoup(p.read_text(encoding="utf-8"), "html.parser") for p in found}
 
 

@@ -10,7 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, TimeoutError
 
-from tests.browser import WatchedPage, open_page, pages
+from tests.browser import WatchedPage, open_page
+from tests.conftest import book_pages
 
 PHONE, DESK = 360, 1280
 MARKED_MS = 450  # by then the theme lets the keyboard into what scrolls
@@ -129,7 +130,7 @@ def visit(chromium: Browser, path: Path) -> Seen:
 
 @pytest.fixture(scope="module")
 def seen(chromium: Browser, html: Path) -> dict[str, Seen]:
-    return {p.relative_to(html).as_posix(): visit(chromium, p) for p in pages(html)}
+    return {p.relative_to(html).as_posix(): visit(chromium, p) for p in book_pages(html)}
 
 
 def test_pages_open_from_the_disk_without_errors(seen: dict[str, Seen]) -> None:
