@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 MACHINES := book/machines
 
-.PHONY: help book series pages test lint bench engine install clean
+.PHONY: help book series pages publish test lint bench engine install clean
 
 help:
 	@echo "make book    measure this machine quickly on the embedded model, build _build/html"
 	@echo "make series  measure this machine in full (the setting of the published pages)"
 	@echo "make pages   build _build/html from the samples that are there, measuring nothing"
+	@echo "make publish build the book of a commit for any static host: _build/publish"
 	@echo "make test    lint, types, tests, and the published notebooks replayed"
 	@echo "make lint    ruff and mypy alone"
 	@echo "make bench   print what the measuring itself costs, with nothing else running"
@@ -28,6 +29,10 @@ series: engine
 pages: install
 	@echo "== building the book"
 	$(BIN)/specdepth book
+
+publish: install
+	@echo "== publishing the book"
+	$(BIN)/specdepth publish
 
 # The tests are of the built engine, whatever server a user has set.
 test: lint
@@ -52,6 +57,8 @@ bench: engine
 	$(BIN)/python -m tests.bench_tracer
 	@echo "== what adaptive measuring saves; five minutes"
 	$(BIN)/python -m tests.bench_racing
+	@echo "== what the book takes"
+	$(BIN)/python -m tests.bench_book
 
 # A llama-server of one's own needs no build.
 engine: install
@@ -79,5 +86,5 @@ install: .venv/.installed
 clean:
 	rm -rf _build .pytest_cache .mypy_cache .ruff_cache .hypothesis book/index.ipynb \
 		book/other_hardware.ipynb book/planner.ipynb book/how_it_works.ipynb \
-		book/gallery.ipynb book/status.ipynb
+		book/gallery.ipynb book/architecture.ipynb book/status.ipynb
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

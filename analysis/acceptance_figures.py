@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from analysis import acceptance
 from analysis.acceptance import Positions
 from analysis.decay import scopes
+from analysis.described import described
 from analysis.figures import NARROW, WIDE, style
 from analysis.half_steps import HALF_STEPS, mean_ms
 from analysis.stats import LIKE_THESE
@@ -60,7 +61,7 @@ def by_position(counts: dict[str, Positions]) -> Figure:
     for axes in list(panels.flat)[len(counts) :]:
         axes.set_visible(False)
     plt.close(figure)
-    return figure
+    return described(figure)
 
 
 def calibration(steps: pd.DataFrame) -> Figure:
@@ -87,7 +88,7 @@ def calibration(steps: pd.DataFrame) -> Figure:
     axes.set_xlabel("probability that the head gave its guess")
     axes.set_ylabel("share of guesses kept, of those reached")
     plt.close(figure)
-    return figure
+    return described(figure)
 
 
 def half_steps(steps: pd.DataFrame) -> Figure:
@@ -118,4 +119,4 @@ def half_steps(steps: pd.DataFrame) -> Figure:
     axes.grid(axis="x", visible=False)
     axes.legend(frameon=False, loc="upper left")
     plt.close(figure)
-    return figure
+    return described(figure)

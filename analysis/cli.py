@@ -174,5 +174,19 @@ def book() -> None:
     print(f"wrote {series.build_book().relative_to(pages.root())}")
 
 
+@app.command()
+@plainly
+def publish() -> None:
+    """Write the book as a folder and an archive for any static host, measuring nothing."""
+    from analysis import pages
+    from analysis import publish as publishing
+
+    written = publishing.publish()
+    told = publishing.check(written)
+    print(f"{len(told['files'])} files, {told['bytes'] / 1e6:.1f} MB, of commit {told['commit']}")
+    for name in (publishing.SITE, publishing.ARCHIVE):
+        print(f"wrote {(written / name).relative_to(pages.root())}")
+
+
 if __name__ == "__main__":
     app()

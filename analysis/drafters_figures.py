@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from analysis import drafters, repetition
+from analysis.described import described
 from analysis.drafters import NONE, Comparison, Option
 from analysis.figures import NARROW, WIDE, style
 from analysis.stats import LIKE_THESE, ON_THESE, Interval
@@ -53,7 +54,16 @@ def _draw(found: Comparison, of: Curve, x: str, y: str) -> Figure:
                         )  # fmt: skip
             shown = [(at + shift, v.estimate) for at, v in points.items()]
             if shown:
-                axes.plot(*zip(*shown, strict=True), "-", lw=1, ms=5, mec="white", zorder=3, **look)
+                axes.plot(
+                    *zip(*shown, strict=True),
+                    "-",
+                    lw=1,
+                    ms=5,
+                    mec="white",
+                    zorder=3,
+                    label=drafters.name(drafter),
+                    **look,
+                )
         axes.set_title(workload)
         axes.set_ylim(bottom=0)
     for axes in list(grid.flat)[len(names) :]:
@@ -68,7 +78,7 @@ def _draw(found: Comparison, of: Curve, x: str, y: str) -> Figure:
         frameon=False, fontsize="small",
     )  # fmt: skip
     plt.close(figure)
-    return figure
+    return described(figure)
 
 
 def speed(found: Comparison) -> Figure:
@@ -85,7 +95,7 @@ def speed(found: Comparison) -> Figure:
     for axes in figure.axes:
         axes.axhline(1, color="0.35", lw=1, ls="--", zorder=0)
         axes.set_xticks(sorted({o.depth for o in found.options if o.depth > 0}))
-    return figure
+    return described(figure)
 
 
 def by_position(found: Comparison) -> Figure:
@@ -101,7 +111,7 @@ def by_position(found: Comparison) -> Figure:
     for axes in figure.axes:
         axes.set_ylim(0, 1)
         axes.set_xticks(range(1, max(map(found.deepest, found.drafters)) + 1))
-    return figure
+    return described(figure)
 
 
 def repeated(found: Comparison) -> Figure:
@@ -125,4 +135,4 @@ def repeated(found: Comparison) -> Figure:
         axes.set_ylabel(label)
     left.legend(frameon=False, loc="lower right")
     plt.close(figure)
-    return figure
+    return described(figure)

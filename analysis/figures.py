@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from analysis import stats
+from analysis.described import described
 from analysis.report import MIX, Cell, Sweep
 from analysis.stats import Interval
 from analysis.verdict import TOLERANCE
@@ -87,7 +88,7 @@ def speed_by_depth(sweep: Sweep, tolerance: float = TOLERANCE) -> Figure:
     for axes in list(grid.flat)[len(names) :]:
         axes.set_visible(False)
     plt.close(figure)  # shown once, by the cell that returns it
-    return figure
+    return described(figure)
 
 
 def _said(recommended: int | None, candidates: tuple[int, ...]) -> str:
@@ -141,7 +142,7 @@ def gain_against_cost(sweep: Sweep) -> Figure:
     axes.set_ylabel("tokens per step, relative to depth 0")
     axes.legend(title=None, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.08))
     plt.close(figure)  # shown once, by the cell that returns it
-    return figure
+    return described(figure)
 
 
 def _gain_and_cost(sweep: Sweep, name: str, depth: int) -> tuple[Interval, Interval]:
@@ -169,7 +170,7 @@ def acceptance_by_depth(sweep: Sweep) -> Figure:
     axes.set_ylabel("acceptance rate, accepted / drafted")
     axes.legend(frameon=False, ncols=4, loc="upper right")
     plt.close(figure)  # shown once, by the cell that returns it
-    return figure
+    return described(figure)
 
 
 def overview(sweeps: list[Sweep]) -> Figure:
@@ -193,4 +194,4 @@ def overview(sweeps: list[Sweep]) -> Figure:
     axes.set_ylabel("speed relative to no drafting")
     axes.legend(frameon=False)
     plt.close(figure)  # shown once, by the cell that returns it
-    return figure
+    return described(figure)

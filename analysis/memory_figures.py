@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis import memory, shapes
+from analysis.described import described
 from analysis.figures import style
 from analysis.plan import Row
 from analysis.plan_tables import left, sorted_by_depth
@@ -49,7 +50,7 @@ def law(table: pd.DataFrame) -> Figure | None:
     panels[0][0].set_ylabel("recurrent state, MiB")
     panels[0][0].legend(frameon=False, fontsize=8)
     plt.close(figure)  # shown once, by the cell that returns it
-    return figure
+    return described(figure)
 
 
 def needs(rows: list[Row]) -> Figure:
@@ -74,7 +75,7 @@ def needs(rows: list[Row]) -> Figure:
     axes.set_ylabel("device memory, GiB")
     axes.legend(frameon=False, ncols=2, loc="upper left", fontsize=8)
     plt.close(figure)
-    return figure
+    return described(figure)
 
 
 def layers(needed: Plans, placed: Plans) -> Figure | None:
@@ -89,6 +90,7 @@ def layers(needed: Plans, placed: Plans) -> Figure | None:
         len(budgets), 1, figsize=(7.6, height * len(budgets) + 0.5), sharex=True,
         squeeze=False,
     )  # fmt: skip
+    said = []
     for axes, budget in zip(panels.flat, budgets, strict=False):
         grid = []
         for question, _ in answers:
@@ -106,6 +108,10 @@ def layers(needed: Plans, placed: Plans) -> Figure | None:
             vmin=0, vmax=1, edgecolors="white", lw=0.6,
         )  # fmt: skip
         axes.set_yticks(np.arange(len(grid)) + 0.5, labels=[f"n = {q.depth}" for q, _ in answers])
+        off_by_depth = [
+            f"{int(r.sum())} at {q.depth}" for r, (q, _) in zip(grid, answers, strict=True)
+        ]
+        said.append(f"{budget:,} MiB: {', '.join(off_by_depth)}")
         axes.invert_yaxis()
         axes.grid(visible=False)
         axes.set_title(f"{budget:,} MiB of device memory", loc="left")
@@ -118,4 +124,4 @@ def layers(needed: Plans, placed: Plans) -> Figure | None:
         frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), fontsize=8,
     )  # fmt: skip
     plt.close(figure)
-    return figure
+    return described(figure, f"Layers off the device by draft depth. {'. '.join(said)}.")

@@ -145,19 +145,30 @@ def published(notebook: Any, machine_name: str = "") -> str:
         figure = cell.metadata.get("mystnb", {}).get("figure")
         if machine_name and figure:  # labels are unique in the book, which has a page a machine
             figure["name"] = f"{machine_name}-{figure['name']}"
+        _describe(cell)
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.source = _without_paths(cell.source)
     made = notebook.metadata.pop("papermill", {})
-    notebook.metadata["specdepth"] = {
-        "started": str(made.get("start_time", ""))[:19],
-        "duration_s": round(float(made.get("duration") or 0), 1),
-        "papermill": made.get("version", ""),
-    }
+    if machine_name:  # a page of data alone is made with each build, and the same each time
+        notebook.metadata["specdepth"] = {
+            "started": str(made.get("start_time", ""))[:19],
+            "duration_s": round(float(made.get("duration") or 0), 1),
+            "papermill": made.get("version", ""),
+        }
     notebook.metadata.get("language_info", {}).pop("version", None)
     text: str = nbformat.writes(notebook)  # type: ignore[no-untyped-call]
     return text + "\n"
+
+
+def _describe(cell: Any) -> None:
+    """Add what a cell's figure says of itself to the alt text that says what kind it is."""
+    image = cell.metadata.get("mystnb", {}).get("image")
+    for output in cell.get("outputs", []) if image else []:
+        data = output.get("data", {})
+        if "image/png" in data:
+            image["alt"] = f"{image.get('alt', '')} {data.get('text/plain', '')}".strip()
 
 
 def _without_paths(source: str) -> str:

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from analysis import note, public, public_growth, public_sources
+from analysis.described import described
 from analysis.figures import style
 from analysis.note import BASE
 from analysis.public_sources import NOTE
@@ -57,7 +58,7 @@ def curves() -> Figure:
     figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, fontsize=8,
                   loc="outside right center")  # fmt: skip
     plt.close(figure)  # shown once, by the cell that returns it
-    return figure
+    return described(figure)
 
 
 def growth() -> Figure:
@@ -101,4 +102,12 @@ def growth() -> Figure:
     panels[0].plot([], [], "D", color=_DARK, label="the note")
     figure.legend(frameon=False, fontsize=8, ncols=4, loc="outside lower center")
     plt.close(figure)
-    return figure
+    said = []
+    for depth in depths:
+        steps = [g.step for g in found if g.depth == depth]
+        theirs = f"{min(s.low for s in steps):.2f} to {max(s.high for s in steps):.2f}"
+        said.append(
+            f"from depth {BASE} to {depth} the note {ours[depth].low:.2f} to "
+            f"{ours[depth].high:.2f}, public sweeps {theirs}"
+        )
+    return described(figure, f"Step time grows {'; '.join(said)}.")

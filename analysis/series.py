@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import foreign, gallery, machine, manifest, model, shape_models
+from analysis import finish, foreign, gallery, machine, manifest, model, shape_models
 from analysis.engines import choose
 from analysis.errors import SpecError
 from analysis.folders import MACHINES_VARIABLE, machines_folder, replaying
@@ -30,6 +31,7 @@ DATA_PAGES = {
     "other_hardware": "other_hardware",
     "how_it_works": "how_it_works",
     "gallery": "gallery",
+    "architecture": "architecture",
     "status": "status",
 }
 _JUPYTER_BOOK = "from jupyter_book.cli.main import main; main()"
@@ -187,8 +189,11 @@ def picture(folder: Path, page: PageParameters, target: Path) -> Path:
     return target
 
 
-def build_book(output: Path | None = None) -> Path:
-    """Draw the pages that need no measuring, build the book strictly, and return its first page."""
+def build_book(output: Path | None = None, seconds: int | None = None) -> Path:
+    """Draw the pages that need no measuring, build the book strictly, and return its first page.
+
+    The pages have the date of today, or that of `seconds` since 1970.
+    """
     base = root()
     target = output or base / "_build"
     check_pages(base / "book" / "machines")
@@ -199,11 +204,15 @@ def build_book(output: Path | None = None) -> Path:
         sys.executable, "-c", _JUPYTER_BOOK, "build", str(base), "--path-output",
         str(target.parent), "-W", "-n", "--keep-going", "-q",
     ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, cwd=base)
+    dated = {} if seconds is None else {"SOURCE_DATE_EPOCH": str(seconds)}
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=base, env=os.environ | dated
+    )  # fmt: skip
     if done.returncode != 0:
         told = [x for x in (done.stdout + done.stderr).splitlines() if x.strip()]
         warnings = [x for x in told if "WARNING" in x or "ERROR" in x] or told[-8:]
         raise SeriesError("the book did not build", " | ".join(warnings[:8]), "mend these")
+    finish.pages(target / "html")
     return target / "html" / "index.html"
 
 

@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from analysis import arms, depth_limit
 from analysis.attribution import Split
 from analysis.depth_limit import Mark, Panel
+from analysis.described import described
 from analysis.figures import NARROW, WIDE, style
 from analysis.report import Sweep
 from analysis.stats import LIKE_THESE, ON_THESE, SCOPES, Interval
@@ -51,7 +52,8 @@ def split(splits: Sequence[Split]) -> Figure:
     axes.plot([], [], "o", color="0.1", mfc="white", label="all together")
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
     plt.close(figure)
-    return figure
+    said = [f"{s.base} to {s.depth} ×{math.exp(s.whole.estimate):.2f}" for s in splits]
+    return described(figure, f"All causes together, from depth to depth: {', '.join(said)}.")
 
 
 def _whole(axes: Axes, place: float, own: Split) -> None:
@@ -145,7 +147,7 @@ def _against_depth_0(figure: Figure, axes: Axes, depths: set[int], what: str) ->
     axes.set_ylabel(f"{what} against depth 0")
     axes.legend(frameon=False, fontsize=9)
     plt.close(figure)
-    return figure
+    return described(figure)
 
 
 def limits(panels: Sequence[Panel], marks: Sequence[Mark]) -> Figure:
@@ -176,7 +178,12 @@ def limits(panels: Sequence[Panel], marks: Sequence[Mark]) -> Figure:
     bar.ax.minorticks_off()
     bar.set_label(f"best draft depth up to {deepest}")
     plt.close(figure)
-    return figure
+    said = [
+        f"{m.name}: chance {(m.chance_low + m.chance_high) / 2:.2f}, a guess lengthens a step by "
+        f"{m.slope_low:.2g} to {m.slope_high:.2g}"
+        for m in marks
+    ]
+    return described(figure, f"Panels: {'; '.join(p.title for p in panels)}. {'. '.join(said)}.")
 
 
 def _mark(axes: Axes, mark: Mark, marker: str) -> None:

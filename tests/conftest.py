@@ -168,6 +168,12 @@ def html(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return series.build_book(tmp_path_factory.mktemp("site") / "_build").parent
 
 
+def book_pages(html: Path) -> list[Path]:
+    """Return the pages of a built book; the first of all only leads to the front page."""
+    found = sorted(p for p in html.rglob("*.html") if "_static" not in p.relative_to(html).parts)
+    return [p for p in found if p != html / "index.html"]
+
+
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An empty folder for machines of this module's own."""

@@ -1,6 +1,5 @@
 """The files around the code agree with each other and keep their promises."""
 
-import ast
 import json
 import re
 import subprocess
@@ -15,6 +14,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import analysis
+from analysis import architecture
 from analysis.engines import binary, build
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,21 +103,14 @@ def test_no_path_of_a_machine_is_tracked() -> None:
             assert not private.search(path.read_bytes()), path.name
 
 
-def arrows() -> dict[str, set[str]]:
-    """Return the imports between the package's modules, those inside functions included."""
-    found: dict[str, set[str]] = {}
-    for path in (ROOT / "analysis").rglob("*.py"):
-        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        imports: set[str] = set()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-                imports |= {node.module, *(f"{node.module}.{a.name}" for a in node.names)}
-        found[name] = imports
-    return {name: {i for i in imports if i in found} for name, imports in found.items()}
+def test_each_module_stands_in_one_layer_and_imports_go_one_way() -> None:
+    listed = [module for layer in architecture.LAYERS for module in layer.modules]
+    assert sorted(listed) == sorted(architecture.modules())
+    assert architecture.backward() == []
 
 
 def test_measuring_never_draws_and_drawing_never_measures() -> None:
-    graph = arrows()
+    graph, layers = architecture.arrows(), architecture.layer_of()
 
     def reach(start: str) -> set[str]:
         seen: set[str] = set()
@@ -127,14 +121,44 @@ def test_measuring_never_draws_and_drawing_never_measures() -> None:
                 todo.append(target)
         return seen
 
-    measuring = {n for n in graph if n.startswith("analysis.engines")}
-    measuring |= {"analysis.sweep", "analysis.launch", "analysis.request", "analysis.audit"}
-    showing = {"analysis.tables", "analysis.figures"}
+    measuring = {n for n in graph if layers[n] == "engines"}
+    measuring |= {"sweep", "launch", "request", "audit"}
+    showing = {"tables", "figures"}
     for name in measuring:
-        assert not reach(name) & (showing | {"analysis.stats", "analysis.report"}), name
-    for name in (*showing, "analysis.stats", "analysis.verdict", "analysis.report"):
-        assert not {m for m in reach(name) if m.startswith("analysis.sweep")}, name
+        assert not reach(name) & (showing | {"stats", "report"}), name
+    for name in (*showing, "stats", "verdict", "report"):
+        assert "sweep" not in reach(name), name
     assert all(name not in reach(name) for name in graph)  # no circles
+
+
+def test_the_citation_is_of_this_version_in_the_citation_format() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    required = {"cff-version", "message", "title", "authors"}
+    assert required <= set(cited)
+    assert cited["cff-version"] == "1.2.0"
+    assert cited["version"] == PROJECT["project"]["version"] == analysis.__version__
+    assert cited["license"] == PROJECT["project"]["license"]
+    assert cited["authors"] == [{"name": "The specdepth authors"}]
+
+
+def test_the_changelog_has_this_version_and_every_command() -> None:
+    from analysis.cli import app
+
+    text = (ROOT / "CHANGELOG.md").read_text()
+    assert f"## [{PROJECT['project']['version']}]" in text
+    names = {c.name or getattr(c.callback, "__name__", "") for c in app.registered_commands}
+    assert {n for n in names if f"`{n}`" not in text} == set()
+
+
+def test_guides_name_what_is_there() -> None:
+    """Files, folders and make targets that the guides name exist."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name in ("CONTRIBUTING.md", "README.md"):
+        text = (ROOT / name).read_text()
+        assert set(re.findall(r"`make ([a-z]+)`", text)) <= targets, name
+        named = re.findall(r"`((?:[\w.-]+/)*[\w-]+(?:\.\w+|/))`", text)
+        named = [n for n in named if ("/" in n or n[0].isupper()) and "CLAIM" not in n]
+        assert [n for n in named if not (ROOT / n).exists()] == []
 
 
 def test_experimental_bindings_stand_in_one_file() -> None:
