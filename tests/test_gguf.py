@@ -132,7 +132,7 @@ def test_a_model_in_parts_is_one_model(parts: Path, tmp_path: Path) -> None:
     assert found.sha256 == hashlib.sha256("".join(each).encode()).hexdigest()
     spec = SweepSpec(
         model=str(files[0]), workloads=("short",), depths=(0, 2), prompts=1, rounds=1, n_predict=40,
-        context=1024, lossless_prompts=0,
+        context=1024, lossless_prompts=0, threads=1,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("analysis.launch.WARM_UP_MS", 0.0)

@@ -21,7 +21,7 @@ from tests.conftest import Silent, execute, interruptible, left_behind, outputs
 
 SETTINGS: dict[str, Any] = {
     "depths": [0, 2], "workloads": ["short"], "prompts": 5, "rounds": 1, "n_predict": 120,
-    "context": 1024, "lossless_prompts": 1, "threads": 2, "machine": "killed-box",
+    "context": 1024, "lossless_prompts": 1, "threads": 1, "machine": "killed-box",
 }  # fmt: skip
 Victim = Callable[[psutil.Process], psutil.Process]
 

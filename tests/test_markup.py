@@ -193,7 +193,7 @@ def test_a_models_name_is_shown_on_a_real_page(embedded: Path, tmp_path: Path) -
     page = execute(
         "depth_sweep",
         {"model": str(model), "machine": "tiny-box", "depths": [0, 1], "workloads": ["short"],
-         "prompts": 1, "rounds": 1, "n_predict": 40, "context": 1024},
+         "prompts": 1, "rounds": 1, "n_predict": 40, "context": 1024, "threads": 1},
         tmp_path / "machines",
     )  # fmt: skip
     said = outputs(page)

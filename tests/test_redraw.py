@@ -20,6 +20,7 @@ Page = dict[str, Any]
 TINY = {
     "rounds": 2, "prompts": 2, "workloads": ["short"], "n_predict": 40, "depths": [0, 1],
     "context": 1024, "lossless_prompts": 0, "machine": "tiny-box", "model": "embedded",
+    "threads": 1,
 }  # fmt: skip
 
 

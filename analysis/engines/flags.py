@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,10 @@ def _by_model(spec: SweepSpec, depth: int) -> bool:
     return depth > 0 and spec.drafts_by_model
 
 
+# Flags that make llama-server fetch a file: by address, from a model repository, or by its name.
+_FETCHES = re.compile(
+    r"-m?mu|-dr|-hf.*|--(?:model|mmproj)-url|--docker-repo|--hf-.*|--spec-draft-hf.*|--.*-default"
+)
 NGRAM_TOKENS = 12  # that llama.cpp's n-gram drafters look up
 
 FLAGS = (
@@ -149,8 +154,16 @@ def _without(words: tuple[str, ...], names: set[str]) -> list[str]:
 def _check_own(spec: SweepSpec) -> None:
     """Refuse flags of a user's that would change what the sweep itself sets, depth above all."""
     ours = {name for flag in FLAGS if not flag.shared for name in flag.names}
-    ours |= {"--model", "-m", "--host", "--port", "--spec-type", "--api-key"}
-    taken = sorted({a.partition("=")[0] for a in spec.server_args} & ours)
+    ours |= {"--model", "-m", "--host", "--port", "--spec-type", "--api-key", "--api-key-file"}
+    own = {a.partition("=")[0] for a in spec.server_args}
+    fetching = sorted(name for name in own if _FETCHES.fullmatch(name))
+    if fetching:
+        raise EngineError(
+            f"`server_args` may not hold {', '.join(fetching)}",
+            "nothing is downloaded while measuring",
+            "fetch the file first and name it by the parameter `model` or `draft_model`",
+        )
+    taken = sorted(own & ours)
     if taken:
         raise EngineError(
             f"`server_args` may not hold {', '.join(taken)}",
