@@ -24,7 +24,8 @@ def described(figure: Figure, finding: str = "") -> Figure:
 
     The text is the plain form of a page's output, so a replay compares its numbers as well.
     """
-    figure.set_label(" ".join(filter(None, [finding, *_panels(figure)])))
+    text = " ".join([finding, *_panels(figure)])
+    figure.set_label(" ".join(text.split()))  # titles may have several lines
     figure.__class__ = Described  # drawn by pyplot, which makes plain ones
     return figure
 
@@ -48,11 +49,13 @@ def _series(axes: Axes, across: str) -> Iterator[str]:
     # A name may stand in the legend alone, by an empty line of the same colour.
     names = {str(x.get_color()): str(x.get_label()) for x in axes.lines if not _xy(x)}
     for line in axes.lines:
-        label = names.get(str(line.get_color()), str(line.get_label()))
-        named = not label.startswith("_")
         points = _xy(line)
         joined = line.get_linestyle() not in ("None", "", " ")
         marked = joined and line.get_marker() not in ("None", "", None)
+        label = str(line.get_label())
+        if label.startswith("_") and marked:  # what is not marked is the bar of an interval
+            label = names.get(str(line.get_color()), label)
+        named = not label.startswith("_")
         if len(points) < 2 or not (named or marked):
             continue
         name = f"{label} " if named else ""

@@ -13,16 +13,17 @@ def test_a_figure_says_the_ends_of_its_lines_and_bars_and_not_of_its_marks() -> 
     figure, (left, right) = plt.subplots(1, 2)
     left.plot([0.1, 1.1, 5.1], [10, 7.25, 4.126], "o-", label="one")
     left.plot([1, 2], [1190.4, 580], "o-", color="green")
+    left.plot([1, 1], [1100, 1300], color="green")  # an interval
     left.plot([], [], color="green", label="two")  # named in the legend alone
     left.plot([0, 5], [1, 1], "--")  # a line to compare with
-    left.set_title("short")
+    left.set_title("sho\nrt")
     left.set_xlabel("draft depth n")
     left.set_ylabel("tok/s")
     right.bar([0, 2], [3, 4], label="verify")
     right.set_ylabel("ms")
     plt.close(figure)
     assert repr(described(figure, "A finding.")) == (
-        "A finding. short, tok/s: one from 10 at draft depth n = 0 to 4.13 at 5; "
+        "A finding. sho rt, tok/s: one from 10 at draft depth n = 0 to 4.13 at 5; "
         "two from 1,190 at draft depth n = 1 to 580 at 2. "
         "ms: verify from 3 at draft depth n = 0 to 4 at 2."
     )

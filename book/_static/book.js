@@ -10,6 +10,7 @@
       root.dataset.theme = shown;
       shown = null;
     }
+    window.dispatchEvent(new Event("resize")); // for the theme, see below
   });
 })();
 
