@@ -52,18 +52,19 @@ LAYERS = (
     _layer(
         "statistics", "what follows: intervals, verdicts, acceptance, plans",
         "stats bounds verdict report acceptance arms pieces depth_limit quotes gallery parameters "
-        "traces tracing arm_runs drafters plan planner plans",
+        "racing traces tracing arm_runs drafters plan planner plans",
     ),
     _layer(
         "tables and figures", "how it is shown: tables, figures, computed sentences",
         "tables described figures checks decay half_steps strip note attribution prediction "
         "eviction causes repetition shape_runs traffic public public_sources public_growth summary "
         "plan_text plan_tables why_tables drafters_tables drafters_sentences acceptance_figures "
-        "memory_figures why_figures drafters_figures public_figures architecture",
+        "memory_figures why_figures drafters_figures public_figures markdown_table page_links "
+        "front front_figures explain gallery_tables planner_form planner_example architecture",
     ),
     _layer(
         "series", "pages, machines' folders and the book",
-        "pages manifest personal contribution finish series publish doctor",
+        "pages foreign manifest personal finish series redraw contribution status publish doctor",
     ),
     _layer("commands", "the command line specdepth", "cli_common cli_memory cli"),
 )  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from analysis.folders import project_root
-from analysis.series import NOTEBOOKS
 
 TITLES = {
     "depth_sweep": "depth sweep",
@@ -24,7 +23,7 @@ def link(machine: str, notebook: str) -> str:
 
 def links(machine: str) -> str:
     """Return links to the pages that a machine has, as Markdown; "none" without any."""
-    found = {n: link(machine, n) for n in NOTEBOOKS}
+    found = {n: link(machine, n) for n in TITLES}
     return ", ".join(f"[{TITLES[n]}]({where})" for n, where in found.items() if where) or "none"
 
 
