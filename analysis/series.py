@@ -192,7 +192,7 @@ def picture(folder: Path, page: PageParameters, target: Path) -> Path:
 def build_book(output: Path | None = None, seconds: int | None = None) -> Path:
     """Draw the pages that need no measuring, build the book strictly, and return its first page.
 
-    The pages have the date of today, or that of `seconds` since 1970.
+    The pages have the date of today, or that of `seconds` of the Unix clock.
     """
     base = root()
     target = output or base / "_build"
