@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis import foreign, manifest, personal, shape_models, steps, store
+from analysis import machine as machine_facts
 from analysis.errors import SpecDepthError
 from analysis.plausible import impossible, is_number
 from analysis.records import Sample
@@ -160,6 +161,10 @@ def _facts(recorded: Recorded) -> tuple[str, str, str]:
 
 def _alike(folder: Path, runs: list[Recorded]) -> Iterator[Problem]:
     """Yield facts that should be the same in all runs and are not."""
+    try:
+        machine_facts.checked_name(folder.name)
+    except SpecDepthError as error:
+        yield Problem(folder.name, str(error))
     names, machines, models = (set(x) for x in zip(*map(_facts, runs), strict=True)) if runs else (
         {folder.name}, {""}, {""})  # fmt: skip
     if names != {folder.name}:

@@ -229,6 +229,12 @@ def test_a_kernels_version_is_no_address_and_a_word_of_the_pages_no_host(
     assert {"quietbox17", "quietbox17.lan"} <= personal.own_names()
 
 
+def test_a_folder_of_an_odd_name_is_told(folder: Path) -> None:
+    odd = folder.rename(folder.with_name("<b>box"))
+    told = [str(p) for p in contribution.examine(odd).problems]
+    assert any("must be lower-case letters, digits" in text for text in told)
+
+
 def test_a_picture_and_loopback_tell_nothing() -> None:
     assert personal.traces("http://127.0.0.1:8080, b10741, 0.3.36, 1.2.3") == []
     assert personal.traces("measured on fast-box", {"fast-box"}) == [

@@ -15,12 +15,15 @@ from myst_parser.config.main import MdParserConfig
 from myst_parser.parsers.mdit import create_md_parser
 
 from analysis import (
+    arm_runs,
     checks,
     decay,
     drafters_sentences,
+    eviction,
     front,
     gallery,
     markup,
+    pages,
     plan_tables,
     plans,
     report,
@@ -29,6 +32,7 @@ from analysis import (
     tables,
     traffic,
 )
+from analysis.errors import EngineError
 from analysis.records import Launch, Step
 from analysis.stats import LIKE_THESE
 from analysis.steps import Traced
@@ -184,6 +188,19 @@ def test_a_file_of_samples_with_an_odd_name_is_on_no_page(tmp_path: Path) -> Non
     assert [r.path.name for r in gallery.runs(tmp_path / "box")] == [
         "depth_sweep-0123456789ab.jsonl"
     ]
+
+
+def test_what_an_engine_says_is_shown_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Why a part of a page was not measured: the error of an engine, with words of its log."""
+
+    def refused(_: object) -> None:
+        raise EngineError("it ended", PAYLOADS[0])
+
+    monkeypatch.setattr("analysis.arm_runs.choose.probe", refused)
+    page = pages.page_parameters("memory_eviction", {"machine": "box"})
+    told = eviction.MISSING.format(arm_runs.measured(page.spec, page, "memory_eviction").why)
+    assert shown(told).found <= MARKS
+    assert PAYLOADS[0] in shown(told).text
 
 
 def test_a_models_name_is_shown_on_a_real_page(embedded: Path, tmp_path: Path) -> None:

@@ -1,12 +1,14 @@
 """Names of machines, prompts, model facts, logs, and numbers as text."""
 
 import math
+import re
+import time
 from pathlib import Path
 
 import psutil
 import pytest
 
-from analysis import machine, model, prompts, tables
+from analysis import machine, model, progress, prompts, tables
 from analysis.errors import ModelError, SpecError
 from analysis.spec import WORKLOADS, SweepSpec
 from analysis.stats import Interval
@@ -173,3 +175,17 @@ def test_the_notes_table_is_the_notes() -> None:
     assert list(note["mean"]) == [51.2, 31.0, 22.8, 17.3]
     own = note[["short", "prose", "code", "long"]].mean(axis=1)
     assert list(own.round(1)) == pytest.approx(list(note["mean"]), abs=0.11)
+
+
+def test_the_bar_tells_launches_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = progress.BarProgress("box depth_sweep")
+    bar.update(0, 4, "depth 0")
+    time.sleep(0.2)
+    bar.update(2, 4, "depth 1")
+    bar.close()
+    last = capsys.readouterr().err.replace("\r", "\n").strip().splitlines()[-1]
+    assert "box depth_sweep" in last
+    assert "2/4" in last
+    assert re.search(r"\[00:00<00:00", last)  # gone, and left
+    assert progress.remaining_s(time.monotonic() - 10, 2, 4) == pytest.approx(10, abs=0.5)
+    assert progress.remaining_s(time.monotonic(), 0, 4) is None
