@@ -107,9 +107,10 @@ def executed(found: list[Page], link: Callable[[str, str], str]) -> str:
         where = link(page.machine, page.notebook)
         name = f"[{page.notebook}]({where})" if where else page.notebook
         given = ", ".join(f"{k} = {v!r}" for k, v in page.parameters.items() if k != "machine")
+        took = f"{page.duration_s:.0f}" if page.started else "–"
         lines.append(
-            f"| {escaped(page.machine)} | {name} | {_minute(page.started)} | "
-            f"{page.duration_s:.0f} | {escaped(given) or 'none'} | "
+            f"| {escaped(page.machine)} | {name} | {_minute(page.started) or '–'} | "
+            f"{took} | {escaped(given) or 'none'} | "
             f"{'yes' if page.whole else 'no: it did not run through'} |"
         )
     return "\n".join(lines)
