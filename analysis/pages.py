@@ -150,6 +150,8 @@ def published(notebook: Any, machine_name: str = "") -> str:
         cell.metadata.pop("execution", None)
         if "injected-parameters" in cell.metadata.get("tags", []):
             cell.source = _without_paths(cell.source)
+            cell.metadata["tags"] = ["injected-parameters", "hide-input"]
+            cell.metadata["mystnb"] = {"code_prompt_show": "Show the parameters that were given"}
     made = notebook.metadata.pop("papermill", {})
     if machine_name:  # a page of data alone is made with each build, and the same each time
         notebook.metadata["specdepth"] = {
