@@ -146,3 +146,9 @@ def note_sentence() -> str:
         f"{'fit' if inside else 'do not fit'} one constant chance. Over the same depths, public "
         f"sweeps of the same shape, on other prompts, fell from {', '.join(measured)}."
     )
+
+
+def traffic_sentence() -> str:
+    """Return what the note states of acceptance on its own traffic."""
+    low, high = data("note_002_traffic.csv").loc[0, ["acceptance_low", "acceptance_high"]]
+    return f"The note gives {low:.2f} to {high:.2f} on its own traffic, without the depth."

@@ -193,6 +193,14 @@ def test_notebook_sources_carry_no_outputs_and_one_parameters_cell(path: Path) -
     assert not any("def " in "".join(c["source"]) for c in code)
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda p: p.stem)
+def test_no_result_is_typed_into_a_notebooks_prose(path: Path) -> None:
+    prose = "\n".join("".join(c["source"]) for c in cells(path) if c["cell_type"] == "markdown")
+    commands = re.compile(r"```.*?```|`[^`]*`|https?://\S+|^    .*$", re.DOTALL | re.MULTILINE)
+    typed = re.findall(r"\b\d+\.\d+\b(?!B)|\d+ ?%", commands.sub("", prose))
+    assert [x for x in typed if x != "95%"] == []
+
+
 # Pages that are measured here but not committed, such as quick ones, are nobody's business.
 PUBLISHED = sorted(p for p in tracked() if p.match("book/machines/*/*.ipynb"))
 
