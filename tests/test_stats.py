@@ -134,3 +134,26 @@ def test_a_mix_of_ratios_weighs_workloads_not_drafts() -> None:
     few, many = (stats.ratio(np.full((2, 2), r * n), np.full((2, 2), n)) for r, n in
                  ((0.2, 10.0), (0.8, 1000.0)))  # fmt: skip
     assert stats.combine([few, many], [1, 1]).estimate == pytest.approx(0.5)
+
+
+def test_the_noise_of_launches_is_the_residual_of_rounds_and_depths() -> None:
+    """Two rounds x three depths: interaction contrasts by hand, (R - 1)(D - 1) of freedom."""
+    values = np.array([[1.0, 2.0, 4.0], [3.0, 4.0, 9.0]])
+    residual = values - values.mean(0) - values.mean(1, keepdims=True) + values.mean()
+    found = stats.launch_noise(values)
+    assert found.freedom == 2
+    assert found.variance == pytest.approx((residual**2).sum() / 2)
+    holed = np.array([[1.0, 2.0, 4.0], [3.0, 4.0, np.nan]])
+    assert stats.launch_noise(holed).freedom == 1
+    assert stats.launch_noise(np.array([[1.0, 2.0]])).freedom == 0
+
+
+@pytest.mark.parametrize(("noise", "counts"), [(0.001, "own"), (1.0, "shared")])
+def test_the_larger_of_own_and_shared_noise_counts(noise: float, counts: str) -> None:
+    difference = stats.mean([np.array([[0.1, 0.1], [0.3, 0.3]])])
+    own = 0.02 / 2
+    shared = 2 * noise / 2
+    found = stats.looked_at(difference, stats.Noise(noise, 5), looks=3)
+    variance = own if counts == "own" else shared
+    reach = scipy_stats.t.ppf(1 - 0.05 / 3, 5) * math.sqrt(variance)
+    assert found.reach(ON_THESE, 0.05) == pytest.approx(reach)
