@@ -23,7 +23,7 @@ def test_a_figure_says_the_ends_of_its_lines_and_bars_and_not_of_its_marks() -> 
     right.set_ylabel("ms")
     plt.close(figure)
     assert repr(described(figure, "A finding.")) == (
-        "A finding. sho rt, tok/s: one from 10 at draft depth n = 0 to 4.13 at 5; "
+        "A finding.\nsho rt, tok/s: one from 10 at draft depth n = 0 to 4.13 at 5; "
         "two from 1,190 at draft depth n = 1 to 580 at 2. "
         "ms: verify from 3 at draft depth n = 0 to 4 at 2."
     )
