@@ -12,10 +12,12 @@ from matplotlib.figure import Figure
 
 from analysis import acceptance
 from analysis.acceptance import Positions
-from analysis.decay import scopes
+from analysis.decay import finding, scopes
 from analysis.described import described
+from analysis.drafters_tables import HIGHER, LOWER, SAME, call
 from analysis.figures import NARROW, WIDE, style
-from analysis.half_steps import HALF_STEPS, mean_ms
+from analysis.half_steps import HALF_STEPS, NAMES, mean_ms
+from analysis.half_steps import finding as half_steps_finding
 from analysis.stats import LIKE_THESE
 
 BINS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -61,7 +63,7 @@ def by_position(counts: dict[str, Positions]) -> Figure:
     for axes in list(panels.flat)[len(counts) :]:
         axes.set_visible(False)
     plt.close(figure)
-    return described(figure)
+    return described(figure, finding(counts))
 
 
 def calibration(steps: pd.DataFrame) -> Figure:
@@ -88,7 +90,20 @@ def calibration(steps: pd.DataFrame) -> Figure:
     axes.set_xlabel("probability that the head gave its guess")
     axes.set_ylabel("share of guesses kept, of those reached")
     plt.close(figure)
-    return described(figure)
+    return described(figure, _calibrated(table))
+
+
+def _calibrated(table: pd.DataFrame) -> str:
+    """Return in how many bins guesses are kept as often as believed, as one sentence."""
+    calls = [
+        call(r["accepted"].share(LIKE_THESE), r["probability"]) for r in table.to_dict("records")
+    ]
+    words = {SAME: "not distinguishable from it", HIGHER: "higher", LOWER: "lower"}
+    said = [f"{how} in {calls.count(c)}" for c, how in words.items() if c in calls]
+    return (
+        f"Of {len(calls)} bins of the probability that the head gave its guesses, the share that "
+        f"was kept is {', '.join(said)} ({LIKE_THESE}, 95% each)."
+    )
 
 
 def half_steps(steps: pd.DataFrame) -> Figure:
@@ -97,15 +112,11 @@ def half_steps(steps: pd.DataFrame) -> Figure:
     mean = steps.groupby("depth")[list(HALF_STEPS)].mean()
     figure, axes = plt.subplots(figsize=(5.8, 3.4))
     bottom = np.zeros(len(mean))
-    names = {
-        "draft_ms": "draft", "verify_ms": "verify", "catch_up_ms": "head catches up",
-        "rest_ms": "accept, roll back",
-    }  # fmt: skip
     hatches = ("", "//", "..", "xx")
     for part, color, hatch in zip(HALF_STEPS, sns.color_palette(), hatches, strict=False):
         values = mean[part].to_numpy()
         axes.bar(
-            mean.index, values, bottom=bottom, color=color, label=names[part], width=0.7,
+            mean.index, values, bottom=bottom, color=color, label=NAMES[part], width=0.7,
             hatch=hatch, edgecolor="white", lw=0.5,
         )  # fmt: skip
         bottom = bottom + values
@@ -119,4 +130,4 @@ def half_steps(steps: pd.DataFrame) -> Figure:
     axes.grid(axis="x", visible=False)
     axes.legend(frameon=False, loc="upper left")
     plt.close(figure)
-    return described(figure)
+    return described(figure, half_steps_finding(steps))

@@ -56,11 +56,12 @@ LAYERS = (
     ),
     _layer(
         "tables and figures", "how it is shown: tables, figures, computed sentences",
-        "tables described figures checks decay half_steps strip note attribution prediction "
-        "eviction causes repetition shape_runs traffic public public_sources public_growth summary "
-        "plan_text plan_tables why_tables drafters_tables drafters_sentences acceptance_figures "
-        "memory_figures why_figures drafters_figures public_figures markdown_table page_links "
-        "front front_figures explain gallery_tables planner_form planner_example architecture",
+        "tables findings described figures checks decay half_steps strip note attribution "
+        "prediction eviction causes repetition shape_runs traffic public public_sources "
+        "public_growth summary plan_text plan_tables why_tables drafters_tables "
+        "drafters_sentences acceptance_figures memory_figures why_figures drafters_figures "
+        "public_figures markdown_table page_links front front_figures explain gallery_tables "
+        "planner_form planner_example architecture",
     ),
     _layer(
         "series", "pages, machines' folders and the book",

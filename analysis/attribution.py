@@ -9,6 +9,7 @@ part is shown as the factor that it multiplies the speed by.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ import pandas as pd
 
 from analysis import note, speculation, stats
 from analysis.arms import Pair
+from analysis.findings import leading
 from analysis.pieces import PARTS, Pieces
 from analysis.report import Sweep
 from analysis.speculation import Steps
@@ -135,9 +137,35 @@ def table(splits: list[Split], scope: str = LIKE_THESE) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depths")
 
 
+def finding(splits: Sequence[Split], scope: str = LIKE_THESE) -> str:
+    """Return the largest loss from the first base to the deepest depth, as one short sentence.
+
+    Parts whose intervals overlap with the largest loss's are named beside it.
+    """
+    deepest = _deepest(splits)
+    factors = {part: deepest.factor(part, scope) for part in deepest.parts}
+    first, *others = leading(factors, least=True)
+    loss = "no part is a loss by its estimate"
+    if factors[first].estimate < 1:
+        loss = f"the largest loss is {first}, {interval(factors[first])}"
+        loss += f" (not distinguishable from {', '.join(others)})" if others else ""
+    return (
+        f"{_engine(deepest)}, from depth {deepest.base} to {deepest.depth}, speed changes by the "
+        f"factor {interval(deepest.factor(SPEED, scope))}, {scope}; {loss}."
+    )
+
+
+def _deepest(splits: Sequence[Split]) -> Split:
+    return max(splits, key=lambda s: (s.depth, -s.base))
+
+
+def _engine(own: Split) -> str:
+    return "In the tracer" if "verify" in own.parts else "In llama-server"
+
+
 def sentence(splits: list[Split], scope: str = LIKE_THESE) -> str:
     """Return what changes the speed from the first base to the deepest depth, as one sentence."""
-    deepest = max(splits, key=lambda s: (s.depth, -s.base))
+    deepest = _deepest(splits)
     order = sorted(deepest.parts, key=lambda part: deepest.parts[part].estimate)
     told = [f"{part} {interval(deepest.factor(part, scope))}" for part in order]
     costs = sum(m.estimate for m in deepest.parts.values() if m.estimate < 0)
@@ -145,11 +173,10 @@ def sentence(splits: list[Split], scope: str = LIKE_THESE) -> str:
     share = (
         f", {deepest.parts[first].estimate / costs:.0%} of all that costs speed" if costs else ""
     )
-    engine = "In the tracer" if "verify" in deepest.parts else "In llama-server"
     return (
-        f"{engine}, from depth {deepest.base} to {deepest.depth}, speed changes by the factor "
-        f"{interval(deepest.factor(SPEED, scope))}, which is the product of {', '.join(told)}. The "
-        f"largest loss is {first}{share} (in logarithms)."
+        f"{_engine(deepest)}, from depth {deepest.base} to {deepest.depth}, speed changes by the "
+        f"factor {interval(deepest.factor(SPEED, scope))}, which is the product of "
+        f"{', '.join(told)}. The largest loss is {first}{share} (in logarithms)."
     )
 
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis import acceptance, quotes, stats
 from analysis.acceptance import Positions
+from analysis.findings import named
 from analysis.markup import escaped
 from analysis.report import Sweep
 from analysis.stats import LIKE_THESE, Interval, Mean
@@ -138,6 +139,16 @@ def _pays(ratio: Interval) -> str:
     if not math.isfinite(ratio.high):
         return "one launch can not tell"
     return "yes" if ratio.low > 1 else "no" if ratio.high < 1 else "not distinguishable"
+
+
+def finding(counts: dict[str, Positions]) -> str:
+    """Return where conditional acceptance changes with position, as one sentence."""
+    words = {c: f"{c} with position" for c in (FALLS, RISES)} | {HOLDS: f"is {HOLDS}"}
+    calls = {w: words.get(call(own), "is on too few drafts to tell") for w, own in counts.items()}
+    return (
+        f"Given that the guesses before it were kept, the chance of a guess {named(calls)} "
+        f"({LIKE_THESE}, 95%)."
+    )
 
 
 def basis(sweep: Sweep) -> str:

@@ -19,13 +19,16 @@ class Described(Figure):
         return str(self.get_label())
 
 
-def described(figure: Figure, finding: str = "") -> Figure:
-    """Give a figure its text: a finding where one is given, then the ends of each line and bar.
+def described(figure: Figure, finding: str = "", more: str = "") -> Figure:
+    """Give a figure its text: the ends of each line and bar, then `more` of what is drawn.
 
-    The text is the plain form of a page's output, so a replay compares its numbers as well.
+    A finding, a plain sentence, stands before it on a line of its own; its page puts that into the
+    caption. The text is the plain form of a page's output, so a replay compares its numbers as
+    well.
     """
-    text = " ".join([finding, *_panels(figure)])
-    figure.set_label(" ".join(text.split()))  # titles may have several lines
+    first = " ".join(finding.split())
+    rest = " ".join(" ".join([*_panels(figure), more]).split())  # titles may have several lines
+    figure.set_label(f"{first}\n{rest}" if first else rest)
     figure.__class__ = Described  # drawn by pyplot, which makes plain ones
     return figure
 

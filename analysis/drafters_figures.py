@@ -11,7 +11,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from analysis import drafters, repetition
+from analysis import drafters, drafters_sentences, repetition
 from analysis.described import described
 from analysis.drafters import NONE, Comparison, Option
 from analysis.figures import NARROW, WIDE, style
@@ -78,7 +78,7 @@ def _draw(found: Comparison, of: Curve, x: str, y: str) -> Figure:
         frameon=False, fontsize="small",
     )  # fmt: skip
     plt.close(figure)
-    return described(figure)
+    return figure
 
 
 def speed(found: Comparison) -> Figure:
@@ -95,7 +95,7 @@ def speed(found: Comparison) -> Figure:
     for axes in figure.axes:
         axes.axhline(1, color="0.35", lw=1, ls="--", zorder=0)
         axes.set_xticks(sorted({o.depth for o in found.options if o.depth > 0}))
-    return described(figure)
+    return described(figure, drafters_sentences.fastest(found))
 
 
 def by_position(found: Comparison) -> Figure:
@@ -111,7 +111,7 @@ def by_position(found: Comparison) -> Figure:
     for axes in figure.axes:
         axes.set_ylim(0, 1)
         axes.set_xticks(range(1, max(map(found.deepest, found.drafters)) + 1))
-    return described(figure)
+    return described(figure, drafters_sentences.kept_finding(found))
 
 
 def repeated(found: Comparison) -> Figure:
@@ -135,4 +135,4 @@ def repeated(found: Comparison) -> Figure:
         axes.set_ylabel(label)
     left.legend(frameon=False, loc="lower right")
     plt.close(figure)
-    return described(figure)
+    return described(figure, repetition.finding(found))

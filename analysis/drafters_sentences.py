@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from analysis import checks, drafters
@@ -11,6 +11,7 @@ from analysis.drafters_tables import HIGHER, LOWER, SAME, UNKNOWN, call
 from analysis.markup import escaped
 from analysis.stats import LIKE_THESE, Interval
 from analysis.tables import interval
+from analysis.verdict import TOLERANCE
 
 
 def named(drafter: str) -> str:
@@ -43,27 +44,58 @@ def dedicated(found: Comparison, tolerance: float) -> list[str]:
     """
     lines = []
     for drafter in found.dedicated:
-        deepest = found.deepest(drafter)
-        calls = {
-            k: call(found.gain(drafter, HEAD, k, LIKE_THESE, among=deepest), 0.0)
-            for k in range(2, deepest + 1)
-        }
-        up, down = ([k for k, c in calls.items() if c == wanted] for wanted in (HIGHER, LOWER))
+        calls = _gains(found, drafter, 2)
+        up, down = (wanted in calls.values() for wanted in (HIGHER, LOWER))
         even = UNKNOWN if set(calls.values()) <= {UNKNOWN} else SAME
         told = {(True, False): "confirmed", (False, True): "refuted", (True, True): "mixed"}.get(
-            (bool(up), bool(down)), even
+            (up, down), even
         )
-        kept = [f"higher at position {_listed(up)}"] if up else []
-        kept += [f"lower at position {_listed(down)}"] if down else []
         ratio = found.best_ratio(drafter, HEAD, found.whole, LIKE_THESE)
         faster = {HIGHER: "higher than", LOWER: "lower than"}.get(call(ratio), f"{SAME} from")
         lines.append(
             "A dedicated drafter can push past the head's ceiling, its acceptance, hopes the note: "
             f"**{told} here**. With the {named(drafter)} the share of drafts kept is "
-            f"{' and '.join(kept) or even}; {best_depths(found, drafter, tolerance)}; its best "
+            f"{_kept(calls)}; {best_depths(found, drafter, tolerance)}; its best "
             f"speed is {_times(ratio)} the head's, {faster} it."
         )
     return lines
+
+
+def _gains(found: Comparison, drafter: str, first: int) -> dict[int, str]:
+    """Return by position, from the first on, whether a drafter has more kept than the MTP head.
+
+    The intervals behind it hold for all positions at once.
+    """
+    deepest = found.deepest(drafter)
+    return {
+        k: call(found.gain(drafter, HEAD, k, LIKE_THESE, among=deepest), 0.0)
+        for k in range(first, deepest + 1)
+    }
+
+
+def _kept(calls: Mapping[int, str]) -> str:
+    """Return at which positions more is kept and where less, as a clause."""
+    there = {c: [k for k, own in calls.items() if own == c] for c in (HIGHER, LOWER)}
+    told = [f"{c} at position {_listed(places)}" for c, places in there.items() if places]
+    even = UNKNOWN if set(calls.values()) <= {UNKNOWN} else SAME
+    return " and ".join(told) or even
+
+
+def kept_finding(found: Comparison) -> str:
+    """Return where drafters have more kept than the MTP head, as one plain sentence.
+
+    Those that were made for the target come first; where there are none, small models do.
+    """
+    told = [
+        f"{_kept(_gains(found, drafter, 1))} with the {drafters.name(drafter)}"
+        for drafter in found.dedicated or found.off_the_shelf
+    ]
+    if not told:
+        return "No drafter was measured that the MTP head's acceptance could be held against."
+    return (
+        f"Against the MTP head, the share of drafts kept is {'; '.join(told)} ({LIKE_THESE}, 95% "
+        "for all positions at once)."
+    )
 
 
 def _listed(numbers: Iterable[int]) -> str:
@@ -89,6 +121,11 @@ def best_depths(found: Comparison, drafter: str, tolerance: float) -> str:
 
 def winners(found: Comparison, tolerance: float) -> str:
     """Return which drafter wins for each workload, in one sentence."""
+    return escaped(fastest(found, tolerance))
+
+
+def fastest(found: Comparison, tolerance: float = TOLERANCE) -> str:
+    """Return which drafter wins for each workload, in one sentence without any marks."""
     said: dict[str, list[str]] = {}
     every = list(dict.fromkeys(_of(found, rank) for rank in found.ranked.depths))
     for workload in found.base.groups():
@@ -102,7 +139,7 @@ def winners(found: Comparison, tolerance: float) -> str:
 
 
 def _of(found: Comparison, rank: int) -> str:
-    return named(found.options[rank].drafter) if rank else "no drafting"
+    return drafters.name(found.options[rank].drafter) if rank else "no drafting"
 
 
 def warnings(found: Comparison) -> str:

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from analysis import stats
+from analysis import findings, stats
 from analysis.described import described
 from analysis.report import MIX, Cell, Sweep
 from analysis.stats import Interval
@@ -68,10 +68,11 @@ def speed_by_depth(sweep: Sweep, tolerance: float = TOLERANCE) -> Figure:
     figure, grid = plt.subplots(
         rows, columns, figsize=(3.9 * columns, 2.7 * rows), sharex=True, squeeze=False
     )
-    colors = sns.color_palette()
+    colors, answers = sns.color_palette(), []
     for axes, name, color in zip(grid.flat, names, colors, strict=False):
         _bars(axes, _cells(sweep, name), "tok_s", color)
         found = sweep.verdict(name, tolerance=tolerance)
+        answers.append(found)
         if found.recommended is not None:
             axes.axvline(found.recommended, color="0.35", lw=1, ls="--", zorder=0)
         else:
@@ -88,7 +89,7 @@ def speed_by_depth(sweep: Sweep, tolerance: float = TOLERANCE) -> Figure:
     for axes in list(grid.flat)[len(names) :]:
         axes.set_visible(False)
     plt.close(figure)  # shown once, by the cell that returns it
-    return described(figure)
+    return described(figure, findings.answers(answers))
 
 
 def _said(recommended: int | None, candidates: tuple[int, ...]) -> str:
@@ -142,7 +143,7 @@ def gain_against_cost(sweep: Sweep) -> Figure:
     axes.set_ylabel("tokens per step, relative to depth 0")
     axes.legend(title=None, frameon=False, loc="lower right", bbox_to_anchor=(1.0, 0.08))
     plt.close(figure)  # shown once, by the cell that returns it
-    return described(figure)
+    return described(figure, findings.balance(sweep))
 
 
 def _gain_and_cost(sweep: Sweep, name: str, depth: int) -> tuple[Interval, Interval]:
@@ -170,7 +171,7 @@ def acceptance_by_depth(sweep: Sweep) -> Figure:
     axes.set_ylabel("acceptance rate, accepted / drafted")
     axes.legend(frameon=False, ncols=4, loc="upper right")
     plt.close(figure)  # shown once, by the cell that returns it
-    return described(figure)
+    return described(figure, findings.acceptance_change(sweep))
 
 
 def overview(sweeps: list[Sweep]) -> Figure:

@@ -94,16 +94,22 @@ def _cells(page: dict[str, Any]) -> list[dict[str, Any]]:
         kept = {k: v for k, v in cell.items() if k not in _LEFT_OUT}
         kept["source"] = "".join(cell["source"])
         kept["metadata"] = {k: v for k, v in cell["metadata"].items() if (k, v) != ("tags", [])}
-        image = kept["metadata"].get("mystnb", {}).get("image")
-        if image:  # what the figure says of itself is output, and is compared as such
-            described = {"image": image | {"alt": _kind(image["alt"], cell.get("outputs", []))}}
-            kept["metadata"]["mystnb"] = kept["metadata"]["mystnb"] | described
+        if own := kept["metadata"].get("mystnb"):
+            kept["metadata"]["mystnb"] = own | _undescribed(own, cell)
         found.append(kept)
     return found
 
 
-def _kind(alt: str, outputs: list[dict[str, Any]]) -> str:
-    """Return an alt text without what `pages` added to it from the outputs."""
-    for output in outputs:
-        alt = alt.removesuffix("".join(output.get("data", {}).get("text/plain", "")))
-    return alt.strip()
+def _undescribed(own: dict[str, Any], cell: dict[str, Any]) -> dict[str, Any]:
+    """Return alt text and caption without what `pages` added to them from the cell's outputs.
+
+    What the figure says of itself is output, and is compared as such.
+    """
+    text, finding = pages.told(cell)
+    image, figure = own.get("image"), own.get("figure")
+    found = {}
+    if image:
+        found["image"] = image | {"alt": image["alt"].removesuffix(text).strip()}
+    if figure and "caption" in figure:
+        found["figure"] = figure | {"caption": figure["caption"].removeprefix(finding).strip()}
+    return found

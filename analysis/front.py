@@ -6,13 +6,13 @@ some pages: what they would add is then left out.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import pandas as pd
 
 from analysis import arms, attribution, gallery, markdown_table, note, pieces
 from analysis.errors import SpecDepthError
+from analysis.findings import gain_and_cost
 from analysis.markup import escaped
 from analysis.page_links import links
 from analysis.pieces import Pieces
@@ -228,27 +228,16 @@ def why(sweep: Sweep, found: Evidence | None = None) -> str:
             f"{start}Depth {last} is the deepest that was measured, so where deeper loses is not "
             f"known; `--depths 0-{last + 3}` would look further."
         )
-    gain, cost, speed = (
-        sweep.relative(column, name, last, first, LIKE_THESE)
-        for column in ("tokens_per_step", "step_ms", "tok_s")
-    )
-    if gain is None or cost is None or speed is None:
+    balance = gain_and_cost(sweep, name, last, first)
+    if not balance:
         return f"{start}Depths {first} and {last} share no round, so they can not be compared."
     told = [
-        f"{start}From depth {first} to {last} a step gives {interval(gain)} times the tokens and "
-        f"takes {interval(cost)} times as long, so decoding runs at {interval(speed)} times the "
-        f"speed{_plainly(speed)}.",
+        f"{start}{balance}",
         _costs(found.pieces, first),
         _perfect(found.arms),
         _memory(sweep),
     ]
     return " ".join(text for text in told if text)
-
-
-def _plainly(speed: Interval) -> str:
-    if not math.isfinite(speed.high) or speed.low <= 1 <= speed.high:
-        return ", which the data can not tell from no change"
-    return ""
 
 
 def _costs(parts: Pieces | None, first: int) -> str:

@@ -7,12 +7,17 @@ import operator
 import pandas as pd
 
 from analysis import arms, stats
+from analysis.findings import leading
 from analysis.spec import BESIDE_ARM
 from analysis.stats import LIKE_THESE, Interval
 from analysis.tables import interval
 from analysis.traces import Traces
 
 HALF_STEPS = ("draft_ms", "verify_ms", "catch_up_ms", "rest_ms")
+NAMES = {
+    "draft_ms": "draft", "verify_ms": "verify", "catch_up_ms": "head catches up",
+    "rest_ms": "accept, roll back",
+}  # fmt: skip
 
 
 def half_steps(traces: Traces) -> pd.DataFrame:
@@ -36,6 +41,21 @@ def mean_ms(steps: pd.DataFrame, part: str) -> Interval:
     sums = by_text.groupby(["round", "text"])["value"].agg(["sum", "count"])
     total, count = (sums[c].unstack("text").to_numpy(dtype=float) for c in ("sum", "count"))
     return stats.ratio(total, count).interval(LIKE_THESE)
+
+
+def finding(steps: pd.DataFrame) -> str:
+    """Return how long a step takes at both ends of the depths, and its largest part there.
+
+    Parts whose intervals overlap with the largest's are named beside it.
+    """
+    first, last = int(steps["depth"].min()), int(steps["depth"].max())
+    own = {depth: steps[steps["depth"] == depth] for depth in (first, last)}
+    took = [f"{interval(mean_ms(own[d], 'step_ms'))} ms at depth {d}" for d in own]
+    parts = leading({NAMES[part]: mean_ms(own[last], part) for part in HALF_STEPS})
+    largest = f"the largest part there is {parts[0]}"
+    if len(parts) > 1:
+        largest = f"the largest part there is not distinguishable among {', '.join(parts)}"
+    return f"A step takes {' and '.join(took)}, {LIKE_THESE}; {largest}."
 
 
 def grid(traces: Traces) -> pd.DataFrame:

@@ -16,8 +16,9 @@ from matplotlib.patches import Patch
 from analysis import memory, shapes
 from analysis.described import described
 from analysis.figures import style
+from analysis.parameters import Planning
 from analysis.plan import Row
-from analysis.plan_tables import left, sorted_by_depth
+from analysis.plan_tables import law_sentence, left, sorted_by_depth, step_sentence
 from analysis.plans import Plans
 
 ON, OFF = "#d0e2f2", "#d55e00"
@@ -50,10 +51,10 @@ def law(table: pd.DataFrame) -> Figure | None:
     panels[0][0].set_ylabel("recurrent state, MiB")
     panels[0][0].legend(frameon=False, fontsize=8)
     plt.close(figure)  # shown once, by the cell that returns it
-    return described(figure)
+    return described(figure, law_sentence(table))
 
 
-def needs(rows: list[Row]) -> Figure:
+def needs(rows: list[Row], planning: Planning) -> Figure:
     """Draw what each depth needs on the device, stacked by kind."""
     style()
     figure, axes = plt.subplots(figsize=(6.2, 3.4))
@@ -75,7 +76,7 @@ def needs(rows: list[Row]) -> Figure:
     axes.set_ylabel("device memory, GiB")
     axes.legend(frameon=False, ncols=2, loc="upper left", fontsize=8)
     plt.close(figure)
-    return described(figure)
+    return described(figure, step_sentence(rows, planning))
 
 
 def layers(needed: Plans, placed: Plans) -> Figure | None:
@@ -90,7 +91,7 @@ def layers(needed: Plans, placed: Plans) -> Figure | None:
         len(budgets), 1, figsize=(7.6, height * len(budgets) + 0.5), sharex=True,
         squeeze=False,
     )  # fmt: skip
-    said = []
+    said, first = [], []
     for axes, budget in zip(panels.flat, budgets, strict=False):
         grid = []
         for question, _ in answers:
@@ -112,6 +113,9 @@ def layers(needed: Plans, placed: Plans) -> Figure | None:
             f"{int(r.sum())} at {q.depth}" for r, (q, _) in zip(grid, answers, strict=True)
         ]
         said.append(f"{budget:,} MiB: {', '.join(off_by_depth)}")
+        gone = [q.depth for r, (q, _) in zip(grid, answers, strict=True) if r.any()]
+        when = f"from depth {gone[0]} on" if gone else "at no depth"
+        first.append(f"with {budget:,} MiB {when}")
         axes.invert_yaxis()
         axes.grid(visible=False)
         axes.set_title(f"{budget:,} MiB of device memory", loc="left")
@@ -124,4 +128,8 @@ def layers(needed: Plans, placed: Plans) -> Figure | None:
         frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1.0, 1.0), fontsize=8,
     )  # fmt: skip
     plt.close(figure)
-    return described(figure, f"Layers off the device by draft depth. {'. '.join(said)}.")
+    return described(
+        figure,
+        f"As the engine plans it, layers leave the device {', '.join(first)}.",
+        f"Layers off the device by draft depth. {'. '.join(said)}.",
+    )

@@ -19,6 +19,7 @@ import nbformat
 from analysis import progress, shape_models
 from analysis.errors import SpecDepthError, SpecError
 from analysis.folders import project_root
+from analysis.markup import escaped
 from analysis.parameters import PageParameters, read
 from analysis.paths import last_part, redacted
 from analysis.spec import label
@@ -164,13 +165,29 @@ def published(notebook: Any, machine_name: str = "") -> str:
     return text + "\n"
 
 
-def _describe(cell: Any) -> None:
-    """Add what a cell's figure says of itself to the alt text that says what kind it is."""
-    image = cell.metadata.get("mystnb", {}).get("image")
-    for output in cell.get("outputs", []) if image else []:
+def told(cell: Any) -> tuple[str, str]:
+    """Return what a cell's figure says of itself: all of it, and its finding as bold Markdown.
+
+    The finding is the first of several lines (:func:`analysis.described.described`).
+    """
+    for output in cell.get("outputs", []):
         data = output.get("data", {})
         if "image/png" in data:
-            image["alt"] = f"{image.get('alt', '')} {data.get('text/plain', '')}".strip()
+            text = "".join(data.get("text/plain", ""))
+            finding, several, _ = text.partition("\n")
+            bold = f"**{escaped(finding)}**" if several and finding.strip() else ""
+            return " ".join(text.split()), bold
+    return "", ""
+
+
+def _describe(cell: Any) -> None:
+    """Add what a cell's figure says of itself: to its alt text, and the finding to its caption."""
+    text, finding = told(cell)
+    own = cell.metadata.get("mystnb", {})
+    if image := own.get("image"):
+        image["alt"] = f"{image.get('alt', '')} {text}".strip()
+    if (figure := own.get("figure")) and finding:
+        figure["caption"] = f"{finding} {figure.get('caption', '')}".strip()
 
 
 def _without_paths(source: str) -> str:

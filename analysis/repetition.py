@@ -95,7 +95,12 @@ def _correlation(rho: float, low: float, high: float) -> str:
 
 
 def sentence(found: Comparison) -> str:
-    """Return whether n-gram drafting gains with repetition, in one sentence."""
+    """Return whether n-gram drafting gains with repetition, in one sentence of Markdown."""
+    return escaped(finding(found))
+
+
+def finding(found: Comparison) -> str:
+    """Return whether n-gram drafting gains with repetition, in one sentence without any marks."""
     said = []
     for drafter in ngrams(found):
         own = points(found, drafter)
@@ -105,7 +110,7 @@ def sentence(found: Comparison) -> str:
         how = "rises with" if low > 0 else "falls with" if high < 0 else "is not told apart by"
         best = own.sort_values("tokens_per_step").to_dict("records")[-1]
         said.append(
-            f"with {escaped(drafters.name(drafter))} it {how} repetition "
+            f"with {drafters.name(drafter)} it {how} repetition "
             f"({_correlation(rho, low, high)}), up to {best['tokens_per_step']:.1f} tokens a step "
             "in a text that repeats "
             f"{best['repeated']:.0%} of itself"

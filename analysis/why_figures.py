@@ -14,7 +14,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from analysis import arms, depth_limit
+from analysis import arms, attribution, depth_limit, why_tables
 from analysis.attribution import Split
 from analysis.depth_limit import Mark, Panel
 from analysis.described import described
@@ -53,7 +53,11 @@ def split(splits: Sequence[Split]) -> Figure:
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
     plt.close(figure)
     said = [f"{s.base} to {s.depth} ×{math.exp(s.whole.estimate):.2f}" for s in splits]
-    return described(figure, f"All causes together, from depth to depth: {', '.join(said)}.")
+    return described(
+        figure,
+        attribution.finding(splits),
+        f"All causes together, from depth to depth: {', '.join(said)}.",
+    )
 
 
 def _whole(axes: Axes, place: float, own: Split) -> None:
@@ -87,7 +91,8 @@ def by_arm(sweep: Sweep, others: Mapping[str, str]) -> Figure:
         }
         _line(axes, found, float(shift), color, marker, name)
     axes.axhline(1, color="0.35", lw=1, ls="--")
-    return _against_depth_0(figure, axes, {d for d in sweep.depths if d > 0}, "decode speed")
+    _against_depth_0(figure, axes, {d for d in sweep.depths if d > 0}, "decode speed")
+    return described(figure, why_tables.arms_finding(sweep))
 
 
 def _line(
@@ -137,17 +142,17 @@ def growth(runs: Mapping[str, Sweep]) -> Figure:
         _line(axes, found, float(shift), color, marker, name)
     reach = np.array([0, max(depths, default=1)])
     axes.plot(reach, reach + 1, color="0.35", lw=1, ls="--", label="one pass more for each guess")
-    return _against_depth_0(figure, axes, depths, "step time")
+    _against_depth_0(figure, axes, depths, "step time")
+    return described(figure, why_tables.growth_finding(runs))
 
 
-def _against_depth_0(figure: Figure, axes: Axes, depths: set[int], what: str) -> Figure:
+def _against_depth_0(figure: Figure, axes: Axes, depths: set[int], what: str) -> None:
     axes.set_xticks(sorted(depths))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("draft depth n")
     axes.set_ylabel(f"{what} against depth 0")
     axes.legend(frameon=False, fontsize=9)
     plt.close(figure)
-    return described(figure)
 
 
 def limits(panels: Sequence[Panel], marks: Sequence[Mark]) -> Figure:
@@ -183,7 +188,11 @@ def limits(panels: Sequence[Panel], marks: Sequence[Mark]) -> Figure:
         f"{m.slope_low:.2g} to {m.slope_high:.2g}"
         for m in marks
     ]
-    return described(figure, f"Panels: {'; '.join(p.title for p in panels)}. {'. '.join(said)}.")
+    return described(
+        figure,
+        why_tables.map_finding(panels, marks),
+        f"Panels: {'; '.join(p.title for p in panels)}. {'. '.join(said)}.",
+    )
 
 
 def _mark(axes: Axes, mark: Mark, marker: str) -> None:

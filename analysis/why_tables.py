@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -23,12 +24,13 @@ from analysis import (
 from analysis.bounds import Bounds
 from analysis.causes import ACCEPTANCE_ARMS, GIVEN, Causes
 from analysis.depth_limit import Mark, Panel
+from analysis.drafters_tables import HIGHER, LOWER, call
 from analysis.parameters import Planning
 from analysis.pieces import Pieces
 from analysis.plan import Pool
 from analysis.report import Sweep
 from analysis.shape_runs import Implied
-from analysis.stats import LIKE_THESE, ON_THESE
+from analysis.stats import LIKE_THESE, ON_THESE, Interval
 from analysis.tables import interval
 
 _PANELS = (None, note.BASE, note.BASE - 1)  # depth 2 is the deepest of the note that still fits
@@ -110,9 +112,26 @@ def map_question(planning: Planning | None = None) -> str:
 
 def map_sentence(causes: Causes) -> str:
     """Return where the map puts this machine and the note's card, as one sentence."""
-    of_budget = {panel.fits: panel for panel in panels()}
+    return (
+        "Best depth by a model with one chance for all guesses, one price for each, and a layer "
+        f"off the device that lengthens a step by {penalty().text(2)} of itself (what the note "
+        f"paid beyond public cards): {_best(panels(), marks(causes))}."
+    )
+
+
+def map_finding(budgets: Sequence[Panel], places: Sequence[Mark]) -> str:
+    """Return the best depth at each mark of the map, as one short sentence."""
+    return (
+        "Best depth if all guesses have one chance and one price, over each mark's range: "
+        f"{_best(budgets, places)}."
+    )
+
+
+def _best(budgets: Sequence[Panel], places: Sequence[Mark]) -> str:
+    """Return the best depth at the ends of each mark's ranges, in words."""
+    of_budget = {panel.fits: panel for panel in budgets}
     told = []
-    for mark in marks(causes):
+    for mark in places:
         ends = [
             int(depth_limit.best(chance, slope, of_budget[mark.fits]))
             for chance in (mark.chance_low, mark.chance_high)
@@ -120,11 +139,7 @@ def map_sentence(causes: Causes) -> str:
         ]
         best = f"{min(ends)}" if len(set(ends)) == 1 else f"{min(ends)} to {max(ends)}"
         told.append(f"{mark.name}: {best}")
-    return (
-        "Best depth by a model with one chance for all guesses, one price for each, and a layer "
-        f"off the device that lengthens a step by {penalty().text(2)} of itself (what the note "
-        f"paid beyond public cards): {'; '.join(told)}."
-    )
+    return "; ".join(told)
 
 
 def acceptance_arms(causes: Causes) -> pd.DataFrame:
@@ -154,20 +169,43 @@ def named(sweep: Sweep) -> dict[str, str]:
 def acceptance_sentence(causes: Causes) -> str:
     """Return what the deepest drafts would give were guesses better, as one sentence."""
     sweep = causes.acceptance
-    deepest = max(sweep.depths)
-    told = [
-        f"{interval(arms.ratio(arms.of(sweep, a), sweep, deepest, LIKE_THESE, base=0))} ({name})"
-        for a, name in named(sweep).items()
-    ]
-    top = arms.ratio(arms.of(sweep, "perfect"), sweep, deepest, LIKE_THESE, base=0)
+    found = _multiples(sweep)
+    top, others = found["perfect"], [r for a, r in found.items() if a != "perfect"]
     limit = ""
     if top is not None and top.high < 1:
         limit = " Even with every guess right it would lose: the step itself costs too much."
-    elif top is not None and top.low > 1:
+    elif top is not None and top.low > 1 and not any(r and r.low > 1 for r in others):
         limit = " Only with every guess right would it win."
     return (
-        f"In llama-server depth {deepest} decodes at these multiples of depth 0: "
-        f"{', '.join(told)}; a single guess is kept in {causes.chance:.0%} of the steps.{limit}"
+        f"{_at_multiples(sweep, named(sweep))}; a single guess is kept in {causes.chance:.0%} of "
+        f"the steps.{limit}"
+    )
+
+
+def arms_finding(sweep: Sweep) -> str:
+    """Return what the deepest drafts would give were guesses better, as one short sentence."""
+    words = {LOWER: "slower", HIGHER: "faster"}
+    calls = {arm: call(ratio) for arm, ratio in _multiples(sweep).items()}
+    names = {
+        arm: f"{name}: {words.get(calls[arm], calls[arm])}" for arm, name in named(sweep).items()
+    }
+    return f"{_at_multiples(sweep, names)}, {LIKE_THESE}."
+
+
+def _multiples(sweep: Sweep) -> dict[str, Interval | None]:
+    """Return the speed of the deepest depth against depth 0 by arm, for prompts like these."""
+    deepest = max(sweep.depths)
+    return {
+        arm: arms.ratio(arms.of(sweep, arm), sweep, deepest, LIKE_THESE, base=0)
+        for arm in named(sweep)
+    }
+
+
+def _at_multiples(sweep: Sweep, names: Mapping[str, str]) -> str:
+    told = [f"{interval(ratio)} ({names[arm]})" for arm, ratio in _multiples(sweep).items()]
+    return (
+        f"In llama-server depth {max(sweep.depths)} decodes at these multiples of depth 0: "
+        f"{', '.join(told)}"
     )
 
 
@@ -248,11 +286,19 @@ def growth_runs(causes: Causes) -> dict[str, Sweep]:
 
 def shape_sentence(causes: Causes) -> str:
     """Return how the step times of the shapes grow, as one sentence."""
+    runs = {n: run for n, run in causes.shapes.items() if not n.endswith(shape_runs.RANDOM)}
+    return f"Full-size architectures on this machine: {_grown(runs)}, against depth 0."
+
+
+def growth_finding(runs: Mapping[str, Sweep]) -> str:
+    """Return how the step times of some models grow to the deepest depth, as one sentence."""
+    return f"Against depth 0, {_grown(runs)} ({ON_THESE})."
+
+
+def _grown(runs: Mapping[str, Sweep]) -> str:
     told = []
-    for name, run in causes.shapes.items():
-        if name.endswith(shape_runs.RANDOM):
-            continue
+    for name, run in runs.items():
         last = max(run.depths)
-        more = run.relative("step_ms", "short", last, 0, ON_THESE)
+        more = run.relative("step_ms", list(run.groups())[-1], last, 0, ON_THESE)
         told.append(f"{name} takes {interval(more)} times as long for a step at depth {last}")
-    return f"Full-size architectures on this machine: {'; '.join(told)}, against depth 0."
+    return "; ".join(told)

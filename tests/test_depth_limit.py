@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis import depth_limit
-from analysis.depth_limit import DEEPEST, Panel
+from analysis import depth_limit, why_tables
+from analysis.depth_limit import DEEPEST, Mark, Panel
 
 SPARE = Panel("", None, 0.0)
 
@@ -41,3 +41,10 @@ def test_dearer_guesses_never_make_the_best_depth_deeper() -> None:
     slopes = np.geomspace(0.01, 2, 50)
     best = depth_limit.best(0.8, slopes, SPARE)
     assert (np.diff(best) <= 0).all()
+
+
+def test_the_caption_of_the_map_gives_the_range_of_each_mark() -> None:
+    """Sure guesses that cost nothing are best at the deepest, useless ones at none."""
+    marks = [Mark("a", 0.99, 0.99, 0.01, 0.01, None), Mark("b", 0.01, 0.99, 0.01, 0.01, None)]
+    said = why_tables.map_finding([SPARE], marks)
+    assert said.endswith(f"a: {DEEPEST}; b: 0 to {DEEPEST}.")

@@ -280,6 +280,10 @@ def test_acceptance_that_training_raised_is_told_by_position(make_recorded: Make
     (line,) = drafters_sentences.dedicated(found, 0.97)
     assert "**confirmed here**" in line
     assert "higher at position 2, 3" in line
+    assert drafters_sentences.kept_finding(found) == (
+        "Against the MTP head, the share of drafts kept is higher at position 2, 3 with the MTP "
+        f"head trained for depth ({LIKE_THESE}, 95% for all positions at once)."
+    )
     worse = Comparison(found.base, {"mtp": found.drafters[DEEP], DEEP: found.drafters["mtp"]})
     (line,) = drafters_sentences.dedicated(worse, 0.97)
     assert "**refuted here**" in line

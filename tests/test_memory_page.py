@@ -102,7 +102,7 @@ def test_without_a_device_the_page_rests_on_the_closed_form(
     assert "a window of" in plan_tables.cliff(rows)
     assert memory_figures.law(plan_tables.law(law)) is None
     assert memory_figures.layers(needs, placed) is None
-    assert memory_figures.needs(rows)
+    assert memory_figures.needs(rows, page().planning)
     assert plan_tables.placement(needs, placed).empty
     pair = eviction.measure_evicted(page(), "memory_eviction", emulated=needs.emulated)
     assert not pair.there

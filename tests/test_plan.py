@@ -334,6 +334,7 @@ def test_the_page_counts_experts_as_the_plan_does() -> None:
     assert plan_tables.placement(needs, placed).loc[3, "20,480 MiB"] == "37/42"
     figure = memory_figures.layers(needs, placed)
     assert figure is not None
+    assert "leave the device with 20,480 MiB from depth 3 on." in repr(figure)
     drawn = figure.axes[0].collections[0].get_array()
     assert drawn is not None
     assert list(np.flatnonzero(drawn)) == [36, 37, 38, 39, 40]

@@ -136,6 +136,15 @@ def more(page: Page, cell_type: str) -> None:
     )
 
 
+def finding(page: Page) -> None:
+    """Let a caption begin with another finding than the figure's."""
+    cell, _ = with_output(page, "image/png")
+    figure = cell["metadata"]["mystnb"]["figure"]
+    _, bold = pages.told(cell)
+    assert bold
+    figure["caption"] = figure["caption"].replace(bold, "**Use depth 9.**", 1)
+
+
 def parameters(text: str) -> Callable[[Page], Any]:
     return lambda p: injected(p).update(source=text)
 
@@ -154,6 +163,7 @@ STRANGE: dict[str, tuple[Callable[[Page], Any], str]] = {
     "an attachment": (lambda p: p["cells"][0].update(attachments={"x": {}}), "cell 1 is another"),
     "a caption": (
         lambda p: code_of(p)[4]["metadata"].update(mystnb={"figure": {"caption": "99"}}), "cell"),
+    "a finding": (finding, "is another"),
     "settings of the page": (lambda p: p["metadata"].update(myst={}), "further settings: myst"),
     "parameters that call": (
         parameters('machine = "tiny-box"\nmodel = open("ran", "w")'), "no plain values"),
