@@ -31,7 +31,7 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
         *given,
         *_failures(sweep),
         *_incomplete(sweep),
-        *_busy(sweep),
+        *busy(sweep),
         *_clock(sweep),
         *_unstable(sweep),
         *_short(sweep),
@@ -134,7 +134,7 @@ def _incomplete(sweep: Sweep) -> list[str]:
     return found
 
 
-def _busy(sweep: Sweep) -> list[str]:
+def busy(sweep: Sweep) -> list[str]:
     """Warn of other work; a launch's share, or the share of its requests where it broke off."""
     shares = {x.launch: x.others_cpu for x in sweep.recorded.launches}
     for launch, share in sweep.timed.groupby("launch")["others_cpu"].median().items():
@@ -255,13 +255,7 @@ def _single(sweep: Sweep) -> list[str]:
 def _quick(sweep: Sweep) -> list[str]:
     spec = sweep.recorded.run.spec
     fewer = []
-    if spec.get("adaptive"):
-        fewer.append(
-            "launches only where the verdict needed them, "
-            f"{len({(x.round, x.depth) for x in sweep.recorded.launches})} instead of "
-            f"{len(spec['depths']) * PUBLISHED_ROUNDS}"
-        )
-    elif _rounds(sweep) < PUBLISHED_ROUNDS:
+    if not spec.get("adaptive") and _rounds(sweep) < PUBLISHED_ROUNDS:
         fewer.append(f"{_rounds(sweep)} launches a depth instead of {PUBLISHED_ROUNDS}")
     if set(spec["workloads"]) - {"long"} and spec["prompts"] < PUBLISHED_PROMPTS:
         fewer.append(f"{spec['prompts']} prompts a workload instead of {PUBLISHED_PROMPTS}")
@@ -274,4 +268,11 @@ def _quick(sweep: Sweep) -> list[str]:
         )
     if spec["lossless_prompts"] == 0 and not _given(sweep):
         fewer.append("no greedy texts compared")
-    return [f"A quick run: {', '.join(fewer)}. Intervals are wider."] if fewer else []
+    said = [f"A quick run: {', '.join(fewer)}. Intervals are wider."] if fewer else []
+    if spec.get("adaptive"):
+        launched = len({(x.round, x.depth) for x in sweep.recorded.launches})
+        said.append(
+            "Launches were made only where the verdict of the mix needed them: "
+            f"{launched} of at most {len(spec['depths']) * spec['rounds']}."
+        )
+    return said

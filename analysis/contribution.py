@@ -111,8 +111,11 @@ def _run(recorded: Recorded) -> Iterator[Problem]:
     for note in recorded.notes:
         yield Problem(where, note, "run the notebook again: it measures what is missing")
     launches = {x.launch for x in recorded.launches}
+    # A launch that was killed wrote no record; its requests count, and a rerun made the rest.
+    resumed = {(x.round, x.depth) for x in recorded.launches}
     for sample in recorded.samples:
-        wrong = _sample(run.run, launches, sample)
+        killed = (sample.round, sample.depth) in resumed
+        wrong = _sample(run.run, launches | ({sample.launch} if killed else set()), sample)
         if wrong:
             yield Problem(where, f"{steps.sample_id(sample)}: {wrong}", again)
             break

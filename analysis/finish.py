@@ -25,8 +25,21 @@ _PLAIN = {
 }
 
 
+_FIRST = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="refresh" content="0; url=book/index.html">
+<title>Speculation has a depth limit</title>
+</head>
+<body><p><a href="book/index.html">Speculation has a depth limit</a></p></body>
+</html>
+"""
+
+
 def pages(html: Path) -> None:
-    """Mend every page of a built book, in place."""
+    """Mend every page of a built book, in place; the first of all leads to the front page."""
+    (html / "index.html").write_text(_FIRST, encoding="utf-8")
     for path in sorted(html.rglob("*.html")):
         text = path.read_text(encoding="utf-8")
         mended = page(text)

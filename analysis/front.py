@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis import arms, attribution, gallery, markdown_table, note, pieces
+from analysis import arms, attribution, checks, gallery, markdown_table, note, pieces
 from analysis.errors import SpecDepthError
 from analysis.findings import gain_and_cost
 from analysis.markup import escaped
@@ -73,7 +73,7 @@ def evidence(sweep: Sweep) -> Evidence:
 def answer(sweep: Sweep) -> str:
     """Return a machine's answer for all its work, as Markdown of a few short sentences."""
     found, model = sweep.verdict(group(sweep)), sweep.recorded.run.model
-    told = [_use(found), _sure(found, sweep), _drafting(sweep, found)]
+    told = [_use(found), *checks.busy(sweep), _sure(found, sweep), _drafting(sweep, found)]
     if model.get("parameters", 0) < SMALL_MODEL:
         told.append(
             f"The model is small ({model.get('parameters', 0) / 1e6:.1f}M parameters): its best "

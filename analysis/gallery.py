@@ -23,7 +23,9 @@ def machine(name: str, folder: Path | None = None) -> list[store.Recorded]:
         raise StoreError(
             f"no samples of a machine called {name}",
             f"machines: {', '.join(names(machines)) or 'none'}",
-            "measure one with `specdepth run`",
+            f"its quick run is {name}-quick"
+            if f"{name}-quick" in names(machines)
+            else "measure one with `specdepth run`",
         )
     return found
 

@@ -92,7 +92,12 @@ def terminal_tables(sweep: Sweep, tolerance: float) -> list[Any]:
     """Return the verdicts and the speeds as tables for a terminal."""
     from rich.table import Table
 
-    answer = Table(title="Recommended draft depth")
+    answer = Table(
+        title="Recommended draft depth",
+        caption="regret: what the depth may lose against the best one, a one-sided 95% bound; "
+        "may be fastest: what no other depth beats by bounds that hold for all depths at once, "
+        "which are wider",
+    )
     for column in ("workload", "scope", "depth", "may be fastest", "regret at most"):
         answer.add_column(column)
     for v in sweep.verdicts(tolerance):

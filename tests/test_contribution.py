@@ -116,7 +116,7 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         sample(draft_n=1, draft_n_accepted=2), "2 of 1 drafted tokens were accepted"),
     "steps that do not follow": (sample(steps=1), "1 steps do not follow"),
     "a sample of another run": (sample(run="depth_sweep-0123456789ab"), "it is of another run"),
-    "a sample without its launch": (sample(launch="r9"), "its launch is not there"),
+    "a sample without its launch": (sample(launch="r9", round=9), "its launch is not there"),
     "another machine": (
         lambda f: edit_line(run_of(f), "run", lambda r: r["machine"].update(name="other")),
         "runs of a machine called other"),
@@ -172,6 +172,14 @@ def test_a_fault_is_found(folder: Path, fault: Callable[[Path], Any], told: str)
     problems = [str(p) for p in contribution.examine(folder).problems]
     assert any(told in p for p in problems), problems
     assert all("Next: " in p for p in problems)
+
+
+def test_requests_of_a_launch_that_was_killed_are_no_fault_once_it_was_made_again(
+    folder: Path,
+) -> None:
+    sample(launch="killed")(folder)
+    manifest.write(folder)
+    assert contribution.examine(folder).problems == ()
 
 
 def test_a_faulty_folder_ends_the_command_with_1_and_changes_nothing(folder: Path) -> None:
