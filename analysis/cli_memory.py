@@ -61,11 +61,13 @@ def placement(
         raise SpecDepthError(wrong, log, "name the file itself, or - for the input")
     stream = sys.stdin.buffer.read() if log == "-" else Path(log).read_bytes()
     found = own.read(stream.decode(errors="replace"))
-    if found.verdict == own.UNKNOWN:
-        print("no placement in this log: llama-server prints it from -lv 4 on", file=sys.stderr)
     if as_json:
         print(json.dumps(found.to_json(), indent=1))
         return
+    if found.verdict == own.UNKNOWN and not found.requests:
+        raise SpecDepthError(
+            "no placement in this log", Path(log).name, "llama-server prints it from -lv 4 on"
+        )
     for name, value in found.to_json().items():
         if name == "evidence":
             print("\n".join(["evidence", *(f"  {line}" for line in value)]))

@@ -123,14 +123,19 @@ def run_notebook(
                 failed = output.parent / "failed" / output.name
                 failed.parent.mkdir(exist_ok=True)
                 shutil.move(draft, failed)
+                so_far = f"{failed.parent.name}/{failed.name} in {output.parent.name}"
+                if error.ename in {
+                    c.__name__ for c in SpecDepthError.__subclasses__()
+                }:  # says what to do
+                    raise SeriesError(f"{notebook} failed, see {so_far}: {error.evalue}") from None
                 raise SeriesError(
-                    f"{notebook} failed", f"{error.ename}: {error.evalue}",
-                    f"see failed/{failed.name} beside the target",
-                ) from None  # fmt: skip
+                    f"{notebook} failed", f"{error.ename}: {error.evalue}", f"see {so_far}"
+                ) from None
         text = published(_read(draft), str(parameters.get("machine", "")))
         whole = draft.with_suffix(".published")
         whole.write_text(text, encoding="utf-8")
         shutil.move(whole, output)
+        (output.parent / "failed" / output.name).unlink(missing_ok=True)
     return output
 
 

@@ -176,6 +176,8 @@ def test_the_command_reads_a_file_or_its_input() -> None:
     piped = CliRunner().invoke(app, ["placement", "--json", "-"], input=RPC.read_bytes())
     assert json.loads(piped.stdout) == json.loads(shown.stdout)
     assert "not stated" in CliRunner().invoke(app, ["placement", str(CPU)]).stdout
+    other = CliRunner().invoke(app, ["placement", str(Path(__file__).with_name("__init__.py"))])
+    assert (other.exit_code, "no placement in this log" in other.output) == (1, True)
     missing = CliRunner().invoke(app, ["placement", "/nowhere.log"])
     assert missing.exit_code == 1
     assert "the log is not there" in missing.stderr
