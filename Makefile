@@ -30,7 +30,11 @@ pages: install
 	@echo "== building the book"
 	$(BIN)/specdepth book
 
+# A page that its samples do not give is not published, whoever executed it.
 publish: install
+	@echo "== making every page again from its samples"
+	for file in $$(git ls-files '$(MACHINES)/*/manifest.json'); do \
+		$(BIN)/specdepth check "$$(dirname "$$file")" || exit 1; done
 	@echo "== publishing the book"
 	$(BIN)/specdepth publish
 
