@@ -108,13 +108,17 @@ def _rounds(sweep: Sweep) -> int:
     return int(sweep.timed["round"].max()) + 1
 
 
+def _launched(sweep: Sweep) -> int:
+    """Return how many launches there are; one that was made again counts once."""
+    return len({(x.round, x.depth) for x in sweep.recorded.launches})
+
+
 def _incomplete(sweep: Sweep) -> list[str]:
     spec = sweep.recorded.run.spec
     prompts = sum(
         spec["long_prompts"] if w == "long" else spec["prompts"] for w in spec["workloads"]
     )
-    launched = len({(x.round, x.depth) for x in sweep.recorded.launches})
-    planned = launched if spec.get("adaptive") else len(spec["depths"]) * _rounds(sweep)
+    planned = _launched(sweep) if spec.get("adaptive") else len(spec["depths"]) * _rounds(sweep)
     wanted = prompts * planned
     got = len(sweep.timed)
     found = []
@@ -270,9 +274,8 @@ def _quick(sweep: Sweep) -> list[str]:
         fewer.append("no greedy texts compared")
     said = [f"A quick run: {', '.join(fewer)}. Intervals are wider."] if fewer else []
     if spec.get("adaptive"):
-        launched = len({(x.round, x.depth) for x in sweep.recorded.launches})
         said.append(
             "Launches were made only where the verdict of the mix needed them: "
-            f"{launched} of at most {len(spec['depths']) * spec['rounds']}."
+            f"{_launched(sweep)} of at most {len(spec['depths']) * spec['rounds']}."
         )
     return said

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from analysis.markdown_table import NUMBER
+
 _TABLE = re.compile(r'<table border="1" class="dataframe">.*?</table>', re.DOTALL)
 _STYLE = re.compile(r"<style scoped>\s*\.dataframe .*?</style>\s*", re.DOTALL)
 _ROW = re.compile(r"<tr[^>]*>(.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<(t[hd])([^>]*)>(.*?)</\1>", re.DOTALL)
-_VALUE = r"[-−+×]?\d[\d.,]*[×%]?"
-_NUMBER = re.compile(rf"{_VALUE}(?: to {_VALUE})?(?: \[{_VALUE}, {_VALUE}\])?|[–-]|")
 _PLAIN = {
     # A list may hold no entries of a bibliography, by the roles' own rules.
     '<div role="list" class="citation-list">': '<div class="citation-list">',
@@ -95,7 +95,7 @@ def _numeric(body: str) -> list[bool]:
     rows = [[c[2] for c in _CELL.findall(r) if c[0] == "td"] for r in _ROW.findall(body)]
     if len({len(row) for row in rows}) != 1:
         return []
-    return [all(_NUMBER.fullmatch(cell) for cell in column) for column in zip(*rows, strict=True)]
+    return [all(NUMBER.fullmatch(cell) for cell in column) for column in zip(*rows, strict=True)]
 
 
 def _cell(tag: str, attributes: str, content: str) -> str:
@@ -104,5 +104,5 @@ def _cell(tag: str, attributes: str, content: str) -> str:
         return (
             f'<th{attributes} scope="row">{content}</th>' if content else f"<td{attributes}></td>"
         )
-    mark = ' class="number"' if content and _NUMBER.fullmatch(content) else ""
+    mark = ' class="number"' if content and NUMBER.fullmatch(content) else ""
     return f"<td{attributes}{mark}>{content}</td>"

@@ -9,8 +9,9 @@ import pandas as pd
 
 from analysis.markup import escaped
 
-_VALUE = r"[-−+]?\d[\d.,]*[×%]?"
-_NUMBER = re.compile(rf"{_VALUE}( to {_VALUE})?( \[{_VALUE}, {_VALUE}\])?|–")
+_VALUE = r"[-−+×]?\d[\d.,]*[×%]?"
+# A number, a range or a number with its interval; a dash or nothing where there is none.
+NUMBER = re.compile(rf"{_VALUE}(?: to {_VALUE})?(?: \[{_VALUE}, {_VALUE}\])?|[–-]|")
 
 
 def markdown(frame: pd.DataFrame, links: Iterable[str] = ()) -> str:
@@ -30,7 +31,7 @@ def markdown(frame: pd.DataFrame, links: Iterable[str] = ()) -> str:
     plain = [name not in links for name in head]
     marks = [
         "---:"
-        if place >= len(names) and all(_NUMBER.fullmatch(row[place]) for row in rows)
+        if place >= len(names) and all(NUMBER.fullmatch(row[place]) for row in rows)
         else "---"
         for place in range(len(head))
     ]

@@ -9,7 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from analysis import memory, plan, plan_text, planner, plans, shapes
+import pandas as pd
+
+from analysis import markdown_table, memory, plan, plan_text, planner, plans, shapes
 from analysis.plan import Parts, Pool, Row
 from analysis.planner import Planned
 from analysis.planner_form import SHOWN_DEPTH, Settings
@@ -101,7 +103,6 @@ def parts_table(settings: Settings) -> str:
     return _markdown(
         (f"at depth {depth}", "follows from", "MiB"),
         [*found, ("total", "", f"{need.total_mib:,.1f}")],
-        "llr",
     )
 
 
@@ -149,7 +150,7 @@ def needs_table(settings: Settings) -> str:
         "depth", "weights", "KV cache", "MTP block", "buffers", "recurrent state", "total", "left",
         "layers off",
     )  # fmt: skip
-    return _markdown(heads, found, "rrrrrrrrr")
+    return _markdown(heads, found)
 
 
 def trades(settings: Settings) -> str:
@@ -164,10 +165,10 @@ def trades(settings: Settings) -> str:
         link = f'<a href="{escape(other.link())}">{escape(name)}</a>'
         found.append((link, "none" if deepest is None else str(deepest), f"{total:,.0f}"))
     heads = ("given up", "deepest that fits", f"MiB at depth {beyond}")
-    return _markdown(heads, found, "lrr")
+    return _markdown(heads, found)
 
 
-def _markdown(heads: tuple[str, ...], found: Sequence[tuple[str, ...]], sides: str) -> str:
-    """Return a table as Markdown, its columns aligned to the sides ``l`` and ``r``."""
-    ruler = tuple("--:" if side == "r" else "---" for side in sides)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, ruler, *found))
+def _markdown(heads: tuple[str, ...], found: Sequence[tuple[str, ...]]) -> str:
+    """Return a table of Markdown cells; the first column has the names."""
+    frame = pd.DataFrame(list(found), columns=list(heads)).set_index(heads[0])
+    return markdown_table.markdown(frame, heads)

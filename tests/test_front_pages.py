@@ -28,6 +28,7 @@ from analysis import (
     store,
     tables,
 )
+from analysis.errors import StoreError
 from analysis.report import Sweep
 from analysis.stats import Interval
 from analysis.store import Recorded
@@ -399,3 +400,21 @@ def test_the_front_page_holds_a_command_to_copy_and_no_typed_result() -> None:
     assert not re.search(r"^\$ ", block, re.M)
     assert not re.findall(r"\d+\.\d+", text)
     assert folders.project_root() == ROOT
+
+
+def test_a_disturbed_run_is_told_with_its_answer(make_recorded: Make) -> None:
+    recorded = make_recorded({0: 60.0, 1: 100.0})
+    loud = tuple(dataclasses.replace(s, others_cpu=0.5) for s in recorded.samples)
+    quiet, disturbed = (
+        front.answer(report.sweep_of(dataclasses.replace(recorded, samples=x)))
+        for x in (recorded.samples, loud)
+    )
+    assert "Other work took more than" in disturbed
+    assert "Other work" not in quiet
+
+
+def test_a_quick_run_is_named_to_who_asks_for_the_full_one(tmp_path: Path) -> None:
+    (tmp_path / "box-quick" / "samples").mkdir(parents=True)
+    (tmp_path / "box-quick" / "samples" / "depth_sweep-0123456789ab.jsonl").touch()
+    with pytest.raises(StoreError, match="its quick run is box-quick"):
+        gallery.machine("box", tmp_path)
