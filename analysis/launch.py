@@ -1,10 +1,13 @@
-"""One launch: an engine at one depth, its warm-up, its requests, and what it said of itself."""
+"""Launches: an engine at one depth, its warm-up, its requests, and what it said of itself.
+
+Several can run side by side and make their requests in turns.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -60,72 +63,133 @@ class PlannedLaunch:
     arm: str
 
 
-def measure_launch(
+@dataclass
+class _Running:
+    """A launch that is under way: its engine, and the groups of requests it still has to make."""
+
+    bench: Bench  # of its arm
+    engine: Engine
+    other: Engine | None
+    todo: dict[int, list[Request]]  # by their place in the launch
+    missing: Callable[[Request], bool]
+    blank: Sample
+    launch: Launch
+    up: bool = False
+
+    @property
+    def engines(self) -> tuple[Engine, ...]:
+        """Its own engine and the one beside."""
+        return (self.engine,) if self.other is None else (self.engine, self.other)
+
+    def alive(self) -> bool:
+        """Tell whether it can be asked."""
+        return all(e.alive() for e in self.engines)
+
+
+def measure_launches(
     bench: Bench,
-    planned: PlannedLaunch,
+    planned: Sequence[PlannedLaunch],
     writer: store.Writer,
     done: set[tuple[Any, ...]],
     prefixes: Prefixes,
     attempt: int = 0,
-) -> bool:
-    """Start an engine, make the requests that are not done yet, stop it; record everything.
+    tell: Callable[[float], None] = lambda _: None,
+) -> int:
+    """Start the engines of some launches, make their missing requests in turns, and stop them.
 
     A request that fails is recorded with its error, and so is an engine that does not start; the
-    sweep then goes on with its next launch. Returns whether there was anything to measure.
+    others go on. `tell` gets the share of the requests that is made, time and again. Returns how
+    many launches there was anything to measure of.
     """
+    prepared = [_prepare(bench, p, done, prefixes, attempt) for p in planned]
+    runs = [run for run in prepared if run is not None]
+    with ExitStack() as stack:
+        for run in runs:
+            stack.callback(_record, run, writer)  # after its engine has stopped
+            _start(run, stack, writer)
+        up = [run for run in runs if run.up]
+        company = machine.Company(*(pid for r in up for e in r.engines for pid in e.pids))
+        whole = machine.Company(*(pid for r in up for e in r.engines for pid in e.pids))
+        _ask_in_turns(up, writer, company, tell)
+        # Before the stop: what a process that is gone had used can not be read.
+        others_cpu = whole.share()
+        for run in up:
+            run.launch = replace(run.launch, others_cpu=others_cpu)
+            with suppress(EngineError):
+                run.launch = replace(run.launch, counters=vars(run.engine.counters()))
+    return len(runs)
+
+
+def _prepare(
+    bench: Bench,
+    planned: PlannedLaunch,
+    done: set[tuple[Any, ...]],
+    prefixes: Prefixes,
+    attempt: int,
+) -> _Running | None:
+    """Return a launch with the requests that are not done yet, or None where all are."""
     arm = "" if planned.arm == bench.spec.arm else f"-{planned.arm}"
     name = f"r{planned.round}{arm}-d{planned.depth}-{attempt}-{planned.order}"
-    prefixes = {} if arm else prefixes
     bench = bench.at(planned.arm)
     blank = _blank(bench, name, planned)
 
     def missing(request: Request) -> bool:
         return request.warm_up or store.sample_key(request.begin(blank, 0)) not in done
 
-    wanted = requests(bench.spec, bench.encoded, planned.round, prefixes)
-    todo = [
-        (place, group)
+    wanted = requests(bench.spec, bench.encoded, planned.round, {} if arm else prefixes)
+    todo = {
+        place: group
         for place, group in enumerate(groups(wanted, bench.spec.busy_slots))
         if any(missing(r) for request in group for r in _both(bench, request))
-    ]
-    if all(request.warm_up for _, group in todo for request in group):
-        return False
-    engine = bench.engine(planned.depth, name)
-    other = bench.beside.engine(planned.depth, f"{name}-beside") if bench.beside else None
+    }
+    if all(request.warm_up for group in todo.values() for request in group):
+        return None
     launch = Launch(
         launch=name, round=planned.round, order=planned.order, depth=planned.depth,
         arm=bench.spec.arm, command="", load_ms=0.0, counters=vars(NO_COUNTERS), placement={},
         peak_rss_mib=None, others_cpu=0.0, exit_code=None, stopped_by="",
         started=machine.utc_now(),
     )  # fmt: skip
-    whole: machine.Company | None = None
+    return _Running(
+        bench=bench,
+        engine=bench.engine(planned.depth, name),
+        other=bench.beside.engine(planned.depth, f"{name}-beside") if bench.beside else None,
+        todo=todo,
+        missing=missing,
+        blank=blank,
+        launch=launch,
+    )
+
+
+def _start(run: _Running, stack: ExitStack, writer: store.Writer) -> None:
+    run.launch = replace(run.launch, started=machine.utc_now())
     try:
-        with engine, other or nullcontext():
-            whole = machine.Company(*(pid for e in (engine, other) if e for pid in e.pids))
-            log = engine.log.read_text(errors="replace")
-            layers = placement.read(log).layers
-            known = replace(blank, layers_on_device=layers)
-            _ask_all(bench, engine, other, known, todo, writer, missing)
-            # Before the stop: what a process that is gone had used can not be read.
-            launch = replace(launch, counters=vars(engine.counters()), others_cpu=whole.share())
-    except EngineError as error:
-        if whole is None:  # an engine that never started has made no request of its own
-            failed = wanted[0].begin(blank, 0)
-            writer.add(replace(failed, error=str(error), stop="error"))
-    finally:
-        log = engine.log.read_text(errors="replace") if engine.log.is_file() else ""
-        writer.add(
-            replace(
-                launch,
-                command=without_paths(engine.command),
-                load_ms=round(engine.load_ms, 1),
-                placement=_placement(log),
-                peak_rss_mib=engine.peak_rss_mib,
-                exit_code=engine.exit_code,
-                stopped_by=engine.stopped_by,
-            )
+        for engine in run.engines:
+            stack.enter_context(engine)
+    except EngineError as error:  # it has made no request of its own
+        first = next(iter(run.todo.values()))[0]
+        writer.add(replace(first.begin(run.blank, 0), error=str(error), stop="error"))
+        return
+    log = run.engine.log.read_text(errors="replace")
+    run.blank = replace(run.blank, layers_on_device=placement.read(log).layers)
+    run.up = True
+
+
+def _record(run: _Running, writer: store.Writer) -> None:
+    """Write what is known of a launch when its engine has stopped."""
+    engine = run.engine
+    log = engine.log.read_text(errors="replace") if engine.log.is_file() else ""
+    writer.add(
+        replace(
+            run.launch,
+            command=without_paths(engine.command),
+            load_ms=round(engine.load_ms, 1),
+            placement=_placement(log),
+            peak_rss_mib=engine.peak_rss_mib,
+            exit_code=engine.exit_code,
+            stopped_by=engine.stopped_by,
         )
-    return True
+    )
 
 
 def _both(bench: Bench, request: Request) -> tuple[Request, ...]:
@@ -135,37 +199,55 @@ def _both(bench: Bench, request: Request) -> tuple[Request, ...]:
     return request, replace(request, arm=BESIDE_ARM)
 
 
-def _ask_all(
-    bench: Bench,
-    engine: Engine,
-    other: Engine | None,
-    blank: Sample,
-    todo: list[tuple[int, list[Request]]],
+def _ask_in_turns(
+    runs: list[_Running],
     writer: store.Writer,
-    missing: Callable[[Request], bool],
+    company: machine.Company,
+    tell: Callable[[float], None],
 ) -> None:
-    """Make all requests and store what was missing; ends early when the engine has died."""
-    company = machine.Company(*(pid for e in (engine, other) if e for pid in e.pids))
-    for place, group in todo:
-        began = time.monotonic()
-        while True:
-            turns = [(engine, group)]
-            if other is not None and len(_both(bench, group[0])) == 2:
-                turns.append((other, [_both(bench, r)[1] for r in group]))
-                turns = turns[::-1] if place % 2 else turns
-            for asked, wanted in turns:
-                stored = set()
-                answers = ask(bench.spec, asked, blank, wanted, place, company)
-                for request, (sample, traced) in zip(wanted, answers, strict=True):
-                    key = store.sample_key(sample)
-                    if missing(request) and key not in stored:
-                        steps.append(writer.path, sample, None if sample.warm_up else traced)
-                        writer.add(sample)
-                        stored.add(key)
-            if not all(e.alive() for e, _ in turns):
-                return
-            if not group[0].warm_up or (time.monotonic() - began) * 1e3 > WARM_UP_MS:
-                break
+    """Make all requests, each of all launches before the next one.
+
+    A dead engine drops out with the request that found it dead, which is stored with its error.
+    Who begins moves on by one each time, and every second time the order is reversed, so that no
+    launch always follows the same one.
+    """
+    alone, dead = len(runs) == 1, set[str]()
+    places = sorted({place for run in runs for place in run.todo})
+    for i, place in enumerate(places):
+        tell(i / len(places))
+        first = place % len(runs)
+        order = (runs[first:] + runs[:first])[:: -1 if place % 2 else 1]
+        for run in order:
+            if place in run.todo and run.launch.launch not in dead:
+                _ask_group(run, place, writer, company, alone=alone)
+                if not run.alive():
+                    dead.add(run.launch.launch)
+
+
+def _ask_group(
+    run: _Running, place: int, writer: store.Writer, company: machine.Company, *, alone: bool
+) -> None:
+    """Make the requests of one place and store what was missing."""
+    group, began = run.todo[place], time.monotonic()
+    while True:
+        turns = [(run.engine, group)]
+        if run.other is not None and len(_both(run.bench, group[0])) == 2:
+            turns.append((run.other, [_both(run.bench, r)[1] for r in group]))
+            turns = turns[::-1] if place % 2 else turns
+        for asked, wanted in turns:
+            stored = set()
+            answers = ask(run.bench.spec, asked, run.blank, wanted, place, company)
+            for request, (sample, traced) in zip(wanted, answers, strict=True):
+                if not alone:  # the device holds the other launches too
+                    sample = replace(sample, peak_device_mib=None)
+                key = store.sample_key(sample)
+                if run.missing(request) and key not in stored:
+                    steps.append(writer.path, sample, None if sample.warm_up else traced)
+                    writer.add(sample)
+                    stored.add(key)
+        warming = group[0].warm_up and (time.monotonic() - began) * 1e3 <= WARM_UP_MS
+        if not warming or not run.alive():
+            return
 
 
 def _blank(bench: Bench, launch: str, planned: PlannedLaunch) -> Sample:

@@ -36,7 +36,7 @@ _ARM_NEEDS = {"synthetic": "synthetic_rates", "room": "room", "evicted": "gpu_la
 # Fields that came later count only where they are set, so that earlier runs keep their names.
 _LATER: dict[str, Any] = {
     "more_arms": (), "more_drafters": (), "room": None, "gpu_layers": None, "device": "",
-    "adaptive": False,
+    "adaptive": False, "in_turns": False,
 }  # fmt: skip
 
 
@@ -84,6 +84,7 @@ class SweepSpec:
     n_predict: int = 192
     rounds: int = 5  # launches per depth
     adaptive: bool = False  # launch only what the verdict still needs; `rounds` is then the most
+    in_turns: bool | None = None  # a round's launches side by side; None: as `takes_turns` has it
     temperature: float = 0.5
     seed: int = 4  # the embedded model repeats itself least with it, see its card
     lossless_prompts: int = 1  # per workload, decoded once per depth at temperature 0; 0 is off
@@ -212,6 +213,19 @@ class SweepSpec:
         return {label(kind, path): (kind, path) for kind, path in split}
 
     @property
+    def takes_turns(self) -> bool:
+        """Whether the launches of a round run side by side and make their requests in turns.
+
+        A machine that is fast in one second and slow in the next is then so for all of them. All
+        engines must fit into memory at once, which is known of the embedded model alone; on an
+        emulated device each engine already shares the processor with another program.
+        """
+        if self.in_turns is not None:
+            return self.in_turns
+        plain = len(self.arms) == 1 and not self.device and self.engine == ENGINES[0]
+        return self.model == EMBEDDED and plain
+
+    @property
     def drafts_by_model(self) -> bool:
         """Whether the drafter is a network: the model's own head, or a file."""
         return self.drafter == "mtp" or self.drafter.startswith("draft-")
@@ -282,6 +296,7 @@ class SweepSpec:
         values["more_drafters"] = tuple(self.rivals)
         values["server_args"] = [redacted(a) for a in self.server_args]
         values["server"] = "own" if self.server else ""
+        values["in_turns"] = self.takes_turns
         return {
             k: list(v) if isinstance(v, tuple) else v
             for k, v in values.items()

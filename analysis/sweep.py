@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from analysis.audit import audit
 from analysis.engines import binary, choose
 from analysis.errors import EngineError, StoreError
 from analysis.folders import REPLAY_VARIABLE, machines_folder, replaying
-from analysis.launch import Bench, PlannedLaunch, measure_launch
+from analysis.launch import Bench, PlannedLaunch, measure_launches
 from analysis.progress import Progress, here
 from analysis.spec import SweepSpec
 
@@ -164,21 +165,41 @@ def _run_plan(
             depths = steer(store.read(writer.path), number) if steer else spec.depths
             ahead = [x for x in launches if x.round >= number and x.depth in depths]
             total = made + len(ahead)
-            for planned in (x for x in ahead if x.round == number):
-                arm = "" if planned.arm == spec.arm else f", {planned.arm}"
-                progress.update(made, total, f"depth {planned.depth}{arm}")
-                # Arms are compared with each other, prompt by prompt; given acceptance has no text.
-                if number > 0 and not prefixes and spec.arms == ("natural",):
-                    prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
-                if measure_launch(bench, planned, writer, done, prefixes, attempt=earlier):
-                    made += 1
-                else:
-                    total -= 1  # measured by an earlier call
+            # Arms are compared with each other, prompt by prompt; given acceptance has no text.
+            if number > 0 and not prefixes and spec.arms == ("natural",):
+                prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
+            for together in _together(spec, [x for x in ahead if x.round == number]):
+                tell = functools.partial(_tell, progress, spec, made, total, together)
+                tell(0.0)
+                measured = measure_launches(bench, together, writer, done, prefixes, earlier, tell)
+                made += measured
+                total -= len(together) - measured  # measured by an earlier call
             if not ahead:
                 break
         progress.update(made, made, "done")
     finally:
         progress.close()
+
+
+def _together(spec: SweepSpec, launches: list[PlannedLaunch]) -> list[list[PlannedLaunch]]:
+    """Return the launches of a round by what runs side by side."""
+    return [launches] if spec.takes_turns and launches else [[x] for x in launches]
+
+
+def _tell(
+    progress: Progress,
+    spec: SweepSpec,
+    made: int,
+    total: int,
+    now: list[PlannedLaunch],
+    share: float,
+) -> None:
+    """Tell what is measured now, of which a share is done."""
+    arm = "" if now[0].arm == spec.arm else f", {now[0].arm}"
+    doing = f"depth {now[0].depth}{arm}"
+    if len(now) > 1:
+        doing = f"round {now[0].round + 1}, depths in turns"
+    progress.update(made + int(share * len(now)), total, doing)
 
 
 def _encode(bench: Bench, facts: model.ModelFacts) -> tuple[prompts.Encoded, ...]:

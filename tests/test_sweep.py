@@ -1,5 +1,6 @@
 """The protocol on the real engine, with tiny settings."""
 
+import contextlib
 import dataclasses
 import signal
 import subprocess
@@ -298,32 +299,35 @@ def test_chat_models_get_their_own_template(tmp_path: Path) -> None:
     assert chat["tokens"] > plain["tokens"]
 
 
-def test_a_server_that_dies_at_work_costs_one_launch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_turns", [False, True])
+def test_a_server_that_dies_at_work_costs_one_launch(tmp_path: Path, in_turns: bool) -> None:
     """The server of depth 2 is killed at its third request; a rerun measures what is missing."""
 
-    class Killer(Silent):
-        def update(self, done: int, total: int, doing: str) -> None:
-            super().update(done, total, doing)
-            if done == 1:
-                threading.Thread(target=self.kill, daemon=True).start()
-
-        def kill(self) -> None:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                (path,) = tmp_path.glob("tiny/samples/*.jsonl")
-                begun = [x for x in store.read(path).samples if x.depth == 2 and not x.warm_up]
+    def kill() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with contextlib.suppress(StoreError, psutil.Error):  # neither is there yet
+                path = next(tmp_path.glob("tiny/samples/*.jsonl"), tmp_path / "none")
+                done = store.read(path).samples
                 servers = [c for c in psutil.Process().children() if "llama" in c.name()]
-                if begun and servers:
-                    servers[0].kill()
+                drafting = [c for c in servers if "--spec-draft-n-max" in c.cmdline()]
+                if drafting and any(x.depth == 2 and not x.warm_up for x in done):
+                    drafting[0].kill()
                     return
-                time.sleep(0.005)
+            time.sleep(0.005)
 
-    spec = dataclasses.replace(TINY, rounds=1, prompts=6, n_predict=200)
-    broken = sweep.measure(spec, "depth_sweep", "tiny", tmp_path, progress=Killer())
+    spec = dataclasses.replace(TINY, rounds=1, prompts=6, n_predict=200, in_turns=in_turns)
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    broken = measure(tmp_path, spec)
+    killer.join()
     failed = [s for s in broken.samples if s.error]
     assert len(failed) == 1
     assert "SIGKILL" in str(failed[0].error)
-    assert [x.stopped_by for x in broken.launches] == ["terminate", "died"]
+    assert {x.depth: x.stopped_by for x in broken.launches} == {0: "terminate", 2: "died"}
+    whole = [s for s in broken.samples if s.depth == 0 and not s.warm_up and s.temperature > 0]
+    assert len(whole) == 12
+    assert not any(s.error for s in whole)
     mended = measure(tmp_path, spec)
     timed = [s for s in mended.samples if not s.warm_up and s.error is None and s.temperature > 0]
     assert len(timed) == 2 * 12
