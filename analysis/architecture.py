@@ -65,7 +65,8 @@ LAYERS = (
     ),
     _layer(
         "series", "pages, machines' folders and the book",
-        "pages foreign manifest personal finish series redraw contribution status publish doctor",
+        "pages foreign manifest personal contents finish series redraw contribution status publish "
+        "doctor",
     ),
     _layer("commands", "the command line specdepth", "cli_common cli_memory cli"),
 )  # fmt: skip

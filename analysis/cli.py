@@ -156,7 +156,7 @@ def check(
         for problem in found.problems:
             print(problem)
         print(f"pages: {', '.join(found.pages) or 'none'}")
-        print(f"{len(found.problems)} problems" if found.problems else "nothing is wrong")
+        print(f"problems: {len(found.problems)}" if found.problems else "nothing is wrong")
     if found.problems:
         raise typer.Exit(1)
 

@@ -76,7 +76,9 @@ def examine(folder: Path) -> Examined:
     if runs and not any(r.run.notebook == "depth_sweep" for r in runs):
         sweep = "run `specdepth run --notebooks depth_sweep`"
         problems.append(Problem("samples", "no depth sweep", sweep))
-    problems += [*_alike(folder, runs), *_pages(folder)]
+    names = {str(r.run.machine["name"]) for r in runs}
+    # Pages of a folder that was renamed are not wrong one by one as well.
+    problems += [*_alike(folder, runs), *_pages(folder, *names if len(names) == 1 else ())]
     pages = tuple(n for n in NOTEBOOKS if (folder / f"{n}.ipynb").is_file())
     return Examined(folder, tuple(runs), tuple(problems), pages)
 
@@ -172,7 +174,9 @@ def _alike(folder: Path, runs: list[Recorded]) -> Iterator[Problem]:
         {folder.name}, {""}, {""})  # fmt: skip
     if names != {folder.name}:
         others = ", ".join(sorted(names - {folder.name}))
-        yield Problem(folder.name, f"runs of a machine called {others}", "one folder a machine")
+        only = len(names) == 1
+        again = f"call the folder {others}" if only else "one folder a machine"
+        yield Problem(folder.name, f"runs of a machine called {others}", again)
     if len(machines) > 1:
         yield Problem(folder.name, f"{len(machines)} different machines", "one folder a machine")
     if len(models - {""}) > 1:
@@ -190,7 +194,7 @@ def _complete(recorded: Recorded) -> Iterator[Problem]:
                 yield Problem(recorded.path.name, text.rstrip("."), "run the notebook again")
 
 
-def _pages(folder: Path) -> Iterator[Problem]:
+def _pages(folder: Path, machine: str = "") -> Iterator[Problem]:
     """Yield what is wrong with executed pages: order, errors, another source, another machine."""
     for file in sorted(folder.glob("*.ipynb")):
         again = "run `specdepth run` again; it makes the page from the samples"
@@ -204,7 +208,7 @@ def _pages(folder: Path) -> Iterator[Problem]:
                 yield Problem(file.name, "its cells did not run in their order", again)
             if any(o["output_type"] == "error" for c in code for o in c["outputs"]):
                 yield Problem(file.name, "a cell ended in an error", again)
-            not_ours = foreign.why(file, folder.name)
+            not_ours = foreign.why(file, machine or folder.name)
             if not_ours:
                 yield Problem(file.name, not_ours, again)
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:

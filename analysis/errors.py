@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class SpecDepthError(Exception):
     """Base of all errors that a user can mend; the command line prints them without a traceback."""
@@ -29,3 +32,11 @@ class EngineError(SpecDepthError):
 
 class ModelError(SpecDepthError):
     """A model file is missing, unreadable or lacks what a drafter needs."""
+
+
+def choices(given: Iterable[str], known: Iterable[str]) -> str:
+    """Return what to do next where names are unknown: those that are near, then all of them."""
+    names = sorted(known)
+    near = [n for g in given for n in difflib.get_close_matches(g, names, n=1)]
+    meant = f"did you mean {', '.join(dict.fromkeys(near))}? " if near else ""
+    return f"{meant}known are {', '.join(names)}"

@@ -177,8 +177,13 @@ def _best_draft(sweep: Sweep, found: Verdict) -> str:
 
 
 def shown(frame: pd.DataFrame) -> str:
-    """Return a table of this page as Markdown, or that there is no machine."""
-    return NOBODY if frame.empty else markdown_table.markdown(frame)
+    """Return a table of this page as Markdown, or that there is no machine.
+
+    On a phone its rows are cards.
+    """
+    if frame.empty:
+        return NOBODY
+    return f":::{{container}} cards\n{markdown_table.markdown(frame)}\n:::"
 
 
 def _either(depths: tuple[int, ...]) -> str:

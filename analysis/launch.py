@@ -23,6 +23,7 @@ from analysis.records import Launch, Sample
 from analysis.request import Request, ask, groups, requests
 from analysis.spec import ARMS, BESIDE_ARM, SweepSpec
 
+Done = set[tuple[Any, ...]]  # the samples that are there, by :func:`analysis.store.sample_key`
 WARM_UP_MS = 1000.0  # a small model answers one request before clocks and caches have settled
 
 
@@ -71,7 +72,6 @@ class _Running:
     engine: Engine
     other: Engine | None
     todo: dict[int, list[Request]]  # by their place in the launch
-    missing: Callable[[Request], bool]
     blank: Sample
     launch: Launch
     up: bool = False
@@ -90,19 +90,21 @@ def measure_launches(
     bench: Bench,
     planned: Sequence[PlannedLaunch],
     writer: store.Writer,
-    done: set[tuple[Any, ...]],
+    done: Done,
     prefixes: Prefixes,
     attempt: int = 0,
     tell: Callable[[float], None] = lambda _: None,
-) -> int:
+) -> None:
     """Start the engines of some launches, make their missing requests in turns, and stop them.
 
     A request that fails is recorded with its error, and so is an engine that does not start; the
-    others go on. `tell` gets the share of the requests that is made, time and again. Returns how
-    many launches there was anything to measure of.
+    others go on. `tell` gets the share of the requests that is made, time and again.
     """
-    prepared = [_prepare(bench, p, done, prefixes, attempt) for p in planned]
-    runs = [run for run in prepared if run is not None]
+    runs = [
+        _prepare(bench, p, todo, attempt)
+        for p in planned
+        if (todo := missing(bench, p, done, prefixes))
+    ]
     with ExitStack() as stack:
         for run in runs:
             stack.callback(_record, run, writer)  # after its engine has stopped
@@ -110,40 +112,45 @@ def measure_launches(
         up = [run for run in runs if run.up]
         company = machine.Company(*(pid for r in up for e in r.engines for pid in e.pids))
         whole = machine.Company(*(pid for r in up for e in r.engines for pid in e.pids))
-        _ask_in_turns(up, writer, company, tell)
+        _ask_in_turns(up, writer, company, done, tell)
         # Before the stop: what a process that is gone had used can not be read.
         others_cpu = whole.share()
         for run in up:
             run.launch = replace(run.launch, others_cpu=others_cpu)
             with suppress(EngineError):
                 run.launch = replace(run.launch, counters=vars(run.engine.counters()))
-    return len(runs)
 
 
-def _prepare(
-    bench: Bench,
-    planned: PlannedLaunch,
-    done: set[tuple[Any, ...]],
-    prefixes: Prefixes,
-    attempt: int,
-) -> _Running | None:
-    """Return a launch with the requests that are not done yet, or None where all are."""
-    arm = "" if planned.arm == bench.spec.arm else f"-{planned.arm}"
-    name = f"r{planned.round}{arm}-d{planned.depth}-{attempt}-{planned.order}"
+def missing(
+    bench: Bench, planned: PlannedLaunch, done: Done, prefixes: Prefixes
+) -> dict[int, list[Request]]:
+    """Return the groups of requests that a launch still has to make, by their place in it.
+
+    The warm-up is one of them; where it would be the only one, there is none.
+    """
     bench = bench.at(planned.arm)
-    blank = _blank(bench, name, planned)
-
-    def missing(request: Request) -> bool:
-        return request.warm_up or store.sample_key(request.begin(blank, 0)) not in done
-
-    wanted = requests(bench.spec, bench.encoded, planned.round, {} if arm else prefixes)
+    blank = _blank(bench, "", planned)
+    wanted = requests(bench.spec, bench.encoded, planned.round, prefixes)
     todo = {
         place: group
         for place, group in enumerate(groups(wanted, bench.spec.busy_slots))
-        if any(missing(r) for request in group for r in _both(bench, request))
+        if any(_lacks(blank, r, done) for request in group for r in _both(bench, request))
     }
     if all(request.warm_up for group in todo.values() for request in group):
-        return None
+        return {}
+    return todo
+
+
+def _lacks(blank: Sample, request: Request, done: Done) -> bool:
+    return request.warm_up or store.sample_key(request.begin(blank, 0)) not in done
+
+
+def _prepare(
+    bench: Bench, planned: PlannedLaunch, todo: dict[int, list[Request]], attempt: int
+) -> _Running:
+    arm = "" if planned.arm == bench.spec.arm else f"-{planned.arm}"
+    name = f"r{planned.round}{arm}-d{planned.depth}-{attempt}-{planned.order}"
+    bench = bench.at(planned.arm)
     launch = Launch(
         launch=name, round=planned.round, order=planned.order, depth=planned.depth,
         arm=bench.spec.arm, command="", load_ms=0.0, counters=vars(NO_COUNTERS), placement={},
@@ -155,8 +162,7 @@ def _prepare(
         engine=bench.engine(planned.depth, name),
         other=bench.beside.engine(planned.depth, f"{name}-beside") if bench.beside else None,
         todo=todo,
-        missing=missing,
-        blank=blank,
+        blank=_blank(bench, name, planned),
         launch=launch,
     )
 
@@ -203,6 +209,7 @@ def _ask_in_turns(
     runs: list[_Running],
     writer: store.Writer,
     company: machine.Company,
+    done: Done,
     tell: Callable[[float], None],
 ) -> None:
     """Make all requests, each of all launches before the next one.
@@ -219,13 +226,19 @@ def _ask_in_turns(
         order = (runs[first:] + runs[:first])[:: -1 if place % 2 else 1]
         for run in order:
             if place in run.todo and run.launch.launch not in dead:
-                _ask_group(run, place, writer, company, alone=alone)
+                _ask_group(run, place, writer, company, done, alone=alone)
                 if not run.alive():
                     dead.add(run.launch.launch)
 
 
 def _ask_group(
-    run: _Running, place: int, writer: store.Writer, company: machine.Company, *, alone: bool
+    run: _Running,
+    place: int,
+    writer: store.Writer,
+    company: machine.Company,
+    done: Done,
+    *,
+    alone: bool,
 ) -> None:
     """Make the requests of one place and store what was missing."""
     group, began = run.todo[place], time.monotonic()
@@ -241,7 +254,7 @@ def _ask_group(
                 if not alone:  # the device holds the other launches too
                     sample = replace(sample, peak_device_mib=None)
                 key = store.sample_key(sample)
-                if run.missing(request) and key not in stored:
+                if _lacks(run.blank, request, done) and key not in stored:
                     steps.append(writer.path, sample, None if sample.warm_up else traced)
                     writer.add(sample)
                     stored.add(key)

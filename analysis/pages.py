@@ -17,7 +17,7 @@ from typing import Any
 import nbformat
 
 from analysis import progress, shape_models
-from analysis.errors import SpecDepthError, SpecError
+from analysis.errors import SpecDepthError, SpecError, choices
 from analysis.folders import project_root
 from analysis.markup import escaped
 from analysis.parameters import PageParameters, read
@@ -79,7 +79,7 @@ def page_parameters(notebook: str, parameters: Mapping[str, Any]) -> PageParamet
         raise SpecError(
             f"{notebook} has no parameter {', '.join(unknown)}",
             "",
-            f"known are {', '.join(sorted(listed))}",
+            choices(unknown, listed),
         )
     defaults = {name: ast.literal_eval(cell["default"]) for name, cell in listed.items()}
     return read(

@@ -10,7 +10,7 @@ from typing import Any
 
 from analysis import quotes, shape_models, shapes
 from analysis.coercion import coerce
-from analysis.errors import SpecError
+from analysis.errors import SpecError, choices
 from analysis.folders import replaying
 from analysis.paths import last_part
 from analysis.quantization import Mix
@@ -162,7 +162,7 @@ def read(
         raise SpecError(
             f"unknown parameter {', '.join(unknown)}",
             "",
-            f"known are {', '.join(sorted(known | more))}",
+            choices(unknown, known | more),
         )
     if log and not replaying() and not Path(log).expanduser().is_file():
         raise SpecError("`traffic_log` is no file", last_part(log), "give a llama-server log")

@@ -6,13 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis import finish, foreign, gallery, machine, manifest, model, shape_models
+import yaml
+
+from analysis import contents, finish, foreign, gallery, machine, manifest, model, shape_models
 from analysis.engines import choose
-from analysis.errors import SpecError
+from analysis.errors import SpecError, choices
 from analysis.folders import MACHINES_VARIABLE, machines_folder, replaying
 from analysis.pages import SeriesError, names, page_parameters, root, run_notebook
 from analysis.parameters import PageParameters
@@ -100,14 +103,15 @@ def run_series(
     if quick and not name.endswith("-quick"):
         name += "-quick"
     folder = machines_folder() / name
+    strange = [n for n in notebooks if n not in NOTEBOOKS]
+    if strange:
+        told = f"no notebook of a machine is called {', '.join(strange)}"
+        raise SpecError(told, "", choices(strange, NOTEBOOKS))
     unknown = set(parameters).difference(*(names(n) for n in notebooks))
     if unknown:
-        known = sorted(set().union(*(names(n) for n in notebooks)))
-        raise SpecError(
-            f"no notebook has a parameter {', '.join(sorted(unknown))}",
-            "",
-            f"known are {', '.join(known)}",
-        )
+        known = set().union(*(names(n) for n in notebooks))
+        told = f"no notebook has a parameter {', '.join(sorted(unknown))}"
+        raise SpecError(told, "", choices(sorted(unknown), known))
     given = {
         n: (dict(QUICK.get(n, {})) if quick else {})
         | {k: v for k, v in parameters.items() if k in names(n) and not _others(n, k, notebooks)}
@@ -200,14 +204,19 @@ def build_book(output: Path | None = None, seconds: int | None = None) -> Path:
     for notebook, page in DATA_PAGES.items():
         run_notebook(notebook, {}, base / "book" / f"{page}.ipynb")
     shutil.rmtree(target, ignore_errors=True)  # pages of machines that are gone would stay
-    command = [
-        sys.executable, "-c", _JUPYTER_BOOK, "build", str(base), "--path-output",
-        str(target.parent), "-W", "-n", "--keep-going", "-q",
-    ]  # fmt: skip
     dated = {} if seconds is None else {"SOURCE_DATE_EPOCH": str(seconds)}
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=base, env=os.environ | dated
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="specdepth-") as temporary:
+        toc = Path(temporary) / "_toc.yml"
+        given = yaml.safe_load((base / toc.name).read_text(encoding="utf-8"))
+        listed = contents.by_machine(given, contents.pages(base / "book" / "machines"))
+        toc.write_text(yaml.safe_dump(listed, sort_keys=False), encoding="utf-8")
+        command = [
+            sys.executable, "-c", _JUPYTER_BOOK, "build", str(base), "--toc", str(toc),
+            "--path-output", str(target.parent), "-W", "-n", "--keep-going", "-q",
+        ]  # fmt: skip
+        done = subprocess.run(
+            command, capture_output=True, text=True, cwd=base, env=os.environ | dated
+        )  # fmt: skip
     if done.returncode != 0:
         told = [x for x in (done.stdout + done.stderr).splitlines() if x.strip()]
         warnings = [x for x in told if "WARNING" in x or "ERROR" in x] or told[-8:]

@@ -13,7 +13,7 @@ from analysis.audit import audit
 from analysis.engines import binary, choose
 from analysis.errors import EngineError, StoreError
 from analysis.folders import REPLAY_VARIABLE, machines_folder, replaying
-from analysis.launch import Bench, PlannedLaunch, measure_launches
+from analysis.launch import Bench, PlannedLaunch, measure_launches, missing
 from analysis.progress import Progress, here
 from analysis.spec import SweepSpec
 
@@ -163,18 +163,21 @@ def _run_plan(
     try:
         for number in range(spec.rounds):
             depths = steer(store.read(writer.path), number) if steer else spec.depths
-            ahead = [x for x in launches if x.round >= number and x.depth in depths]
-            total = made + len(ahead)
             # Arms are compared with each other, prompt by prompt; given acceptance has no text.
             if number > 0 and not prefixes and spec.arms == ("natural",):
                 prefixes = lossless.common_prefixes(store.read(writer.path), spec.temperature)
+            ahead = [
+                x
+                for x in launches
+                if x.round >= number and x.depth in depths and missing(bench, x, done, prefixes)
+            ]
+            total = made + len(ahead)
             for together in _together(spec, [x for x in ahead if x.round == number]):
                 tell = functools.partial(_tell, progress, spec, made, total, together)
                 tell(0.0)
-                measured = measure_launches(bench, together, writer, done, prefixes, earlier, tell)
-                made += measured
-                total -= len(together) - measured  # measured by an earlier call
-            if not ahead:
+                measure_launches(bench, together, writer, done, prefixes, earlier, tell)
+                made += len(together)
+            if not depths:
                 break
         progress.update(made, made, "done")
     finally:

@@ -21,7 +21,7 @@ def number(value: float, uncertainty: float) -> str:
     if not math.isfinite(uncertainty) or uncertainty <= 0:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
     digits = min(1 - math.floor(math.log10(uncertainty)), 4)
-    return f"{round(value, digits):.{max(digits, 0)}f}"
+    return f"{round(value, digits) + 0.0:.{max(digits, 0)}f}"  # no minus before a zero
 
 
 def percent(share: float | None) -> str:
@@ -42,6 +42,8 @@ def interval(found: Interval | None) -> str:
         return number(found.estimate, 0)
     half = (found.high - found.low) / 2
     low, high = number(found.low, half), number(found.high, half)
+    if found.low > 0 and float(low) == 0:  # what is above zero is not printed as zero
+        low = number(found.low, found.low)
     return f"{number(found.estimate, half)} [{low}, {high}]"
 
 
@@ -167,6 +169,9 @@ def provenance(sweep: Sweep) -> str:
         "launch at the deepest": "",
         "rounds, prompts": f"{sweep.timed['round'].nunique()} rounds, "
         f"{sweep.timed.groupby('workload')['prompt_id'].nunique().to_dict()} prompts",
+        "launches of a round": "side by side, their requests in turns"
+        if spec.get("in_turns")
+        else "one after the other",
         "tokens, sampling": f"{spec['n_predict']} tokens asked for, temperature "
         f"{spec['temperature']}, seed {spec['seed']}",
         "samples": f"{sweep.recorded.path.name}, {len(sweep.recorded.samples)} requests in "

@@ -10,7 +10,7 @@ def show_rows(rows: list[dict[str, str]]) -> None:
 
     table = Table()
     for column in rows[0]:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")  # on a narrow terminal nothing is cut
     for row in rows:
         table.add_row(*row.values())
     Console().print(table)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -27,6 +29,7 @@ from analysis.spec import SweepSpec
 from analysis.store import Recorded
 from tests.browser import chromium as chromium  # a fixture
 
+FAKE = Path(__file__).with_name("fake_server.py")  # a llama-server that misbehaves
 MARK = "SPECDEPTH_TEST"  # a variable that children inherit, and theirs
 # A busy machine is slow, not wrong.
 hypothesis.settings.register_profile("patient", deadline=None)
@@ -220,3 +223,36 @@ def at_work(folder: Path, timeout_s: float = 90.0) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def written(recorded: Recorded, folder: Path, machine: str) -> Path:
+    """Write a made-up recording as the samples of a machine of its own."""
+    run = dataclasses.replace(recorded.run, machine=recorded.run.machine | {"name": machine})
+    path = folder / machine / "samples" / f"{run.run}.jsonl"
+    path.parent.mkdir(parents=True)
+    lines = [{"kind": "run"} | run.to_json()]
+    lines += [
+        {"kind": "sample"} | dataclasses.replace(s, run=run.run).to_json() for s in recorded.samples
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    return path
+
+
+@pytest.fixture
+def two(make_recorded: Callable[..., Recorded], tmp_path: Path) -> Path:
+    """A folder of two machines: one that should draft, one whose data can not tell."""
+    clear = make_recorded({0: 50.0, 1: 80.0, 2: 100.0, 3: 70.0}, 0.02, workloads=("short", "code"))
+    written(clear, tmp_path, "clear-box")
+    written(make_recorded({0: 99.0, 1: 100.0, 2: 60.0}, 0.2, seed=3), tmp_path, "noisy-box")
+    return tmp_path
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A llama-server of one's own that answers as it is told by FAKE_FAULT."""
+    path = tmp_path / "llama-server"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {FAKE} "$@"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.delenv("FAKE_FAULT", raising=False)
+    monkeypatch.setattr("analysis.launch.WARM_UP_MS", 0.0)  # it has no clock to settle
+    return path

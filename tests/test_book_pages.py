@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, TimeoutError
+from playwright.sync_api import Browser, Page, TimeoutError
 
 from tests.browser import WatchedPage, open_page
 from tests.conftest import book_pages
@@ -197,3 +197,61 @@ def test_the_keyboard_alone_is_enough(chromium: Browser, html: Path) -> None:
         page.wait_for_function("location.hash === '#main-content'")
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.closest('main') !== null")
+
+
+def column(page: Page, table: str, place: int) -> list[str]:
+    rows: list[str] = page.evaluate(
+        f"""[...document.querySelectorAll("{table} tbody tr")].map(
+            r => r.cells[{place}].textContent.trim())"""
+    )
+    return rows
+
+
+def test_a_heading_sorts_its_table_by_mouse_and_keys(chromium: Browser, html: Path) -> None:
+    with opened(chromium, html / "book" / "index.html") as page:
+        first = ".cards:first-of-type table"
+        heading = page.locator(f"{first} th", has_text="best draft")
+        place = heading.evaluate("e => e.cellIndex")
+        there = column(page, first, place)
+        heading.locator("button").click()
+        assert heading.get_attribute("aria-sort") == "ascending"
+        assert column(page, first, place) == sorted(there)
+        page.keyboard.press("Enter")
+        assert heading.get_attribute("aria-sort") == "descending"
+        assert column(page, first, place) == sorted(there)[::-1]
+        page.keyboard.press("Enter")
+        assert heading.get_attribute("aria-sort") is None
+        assert column(page, first, place) == there
+        assert page.errors == []
+
+
+def test_numbers_sort_as_numbers_and_missing_ones_last(chromium: Browser, html: Path) -> None:
+    """Cells that span rows are said by each of their rows from then on."""
+    script = (html / "_static" / "book.js").read_text()
+    table = """<article class="bd-article"><table class="dataframe"><thead><tr>
+        <th>work</th><th>speed</th></tr></thead><tbody>
+        <tr><th rowspan="3">a</th><td>1,200 [1, 2]</td></tr><tr><td>–</td></tr>
+        <tr><td>90</td></tr><tr><th>b</th><td>−3.5%</td></tr></tbody></table></article>"""
+    page = chromium.new_page()
+    page.set_content(f"{table}<script>{script}</script>")
+    page.get_by_role("button", name="speed").click()
+    assert column(page, "table", 1) == ["−3.5%", "90", "1,200 [1, 2]", "–"]
+    assert column(page, "table", 0) == ["b", "a", "a", "a"]
+    page.get_by_role("button", name="speed").click()
+    assert column(page, "table", 1) == ["1,200 [1, 2]", "90", "−3.5%", "–"]
+    page.close()
+
+
+def test_on_a_phone_the_answer_needs_no_scrolling_and_figures_keep_their_size(
+    chromium: Browser, html: Path
+) -> None:
+    with opened(chromium, html / "book" / "index.html", PHONE) as page:
+        cards = page.locator(".cards table")
+        assert cards.count() == 2
+        for card in cards.all():
+            assert card.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth")
+            assert card.get_by_role("row").count() > 2
+        label = "getComputedStyle(document.querySelector('.cards td'), '::before').content"
+        assert page.evaluate(label) == '"use depth"'
+        figure = page.locator("article figure img").first
+        assert figure.evaluate("e => e.getBoundingClientRect().width") > PHONE

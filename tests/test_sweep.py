@@ -44,6 +44,49 @@ def test_rounds_alternate_so_that_drift_falls_on_all_depths() -> None:
     assert [p.order for p in planned] == list(range(9))
 
 
+def test_launches_side_by_side_make_the_same_request_before_the_next_one(
+    measured: store.Recorded, tmp_path: Path
+) -> None:
+    """What lasts longer than a few requests falls on all depths alike."""
+    assert measured.run.spec["in_turns"]
+    for number in (0, 1):
+        own = [s for s in measured.samples if s.round == number and not s.warm_up]
+        turns = [[s.depth for s in own[i : i + 2]] for i in range(0, len(own), 2)]
+        assert all(sorted(depths) == [0, 2] for depths in turns)
+        assert len({(*depths,) for depths in turns}) == 2  # each is first at times
+        assert {s.peak_device_mib for s in own} == {None}
+    apart = measure(tmp_path, dataclasses.replace(TINY, in_turns=False))
+    assert "in_turns" not in apart.run.spec
+    assert apart.run.key != measured.run.key
+    depths = [s.depth for s in apart.samples if s.round == 0]
+    assert depths == sorted(depths)
+
+    def asked(recorded: store.Recorded) -> set[tuple[Any, ...]]:
+        return {store.sample_key(s) for s in recorded.samples if s.arm == "natural"}
+
+    assert asked(apart) == asked(measured)
+
+
+@pytest.mark.parametrize(
+    ("more", "turns"),
+    [
+        ({}, True),
+        ({"model": "mine.gguf"}, False),
+        ({"device": "emulated"}, False),
+        ({"engine": "tracer"}, False),
+        ({"more_arms": ("evicted",), "gpu_layers": 1}, False),
+        ({"in_turns": False}, False),
+        ({"model": "mine.gguf", "in_turns": True}, True),
+    ],
+)
+def test_only_engines_known_to_fit_run_side_by_side_unasked(
+    more: dict[str, Any], turns: bool
+) -> None:
+    spec = SweepSpec(**more)
+    assert spec.takes_turns is turns
+    assert spec.to_json().get("in_turns", False) is turns
+
+
 def test_every_launch_makes_the_same_requests_after_one_warm_up() -> None:
     encoded = tuple(Encoded(Prompt(w, i, ""), (1, 2), {}) for w in ("short", "code") for i in "ab")
     first, later = requests(TINY, encoded, 0, {}), requests(TINY, encoded, 1, {})

@@ -78,8 +78,9 @@ def find(server: str = "", program: str = "llama-server") -> Path:
     if named:
         found = shutil.which(str(Path(named).expanduser())) or shutil.which(named)
         if found is None:
+            by = "was named" if server else "SPECDEPTH_SERVER names"
             raise EngineError(
-                "the llama-server that was named can not be run",
+                f"the llama-server that {by} can not be run",
                 f"{Path(named).name}: not an executable file",
                 "check the path and its execute permission",
             )

@@ -1,0 +1,41 @@
+"""Numbers and tables as text."""
+
+import pandas as pd
+
+from analysis import explain, markdown_table, tables
+from analysis.stats import Interval
+
+
+def cell(frame: pd.DataFrame, row: object, column: str) -> str:
+    """Return one text of a table."""
+    return str(dict(zip(frame.index, frame[column], strict=True))[row])
+
+
+def test_examples_follow_from_the_formulas() -> None:
+    tokens = explain.tokens((0.5,), 2)["chance 0.5"]
+    assert list(tokens) == ["1.00", "1.50", "1.75", "2.00"]
+    best = explain.best_depths((0.5,), (0.4, 2.0))["chance 0.5"]
+    assert list(best) == ["1: 1.07×", "0: 1.00×"]
+    assert cell(explain.states(), "qwen3.6-27b", "MiB a slot and step of depth") == "149.6"
+    assert "8 or more at 0.9" in explain.markdown("k")
+    assert len(explain.curves().axes) == 2
+
+
+def test_numbers_have_as_many_digits_as_their_interval_allows() -> None:
+    assert tables.number(1187.4, 196.5) == "1190"
+    assert tables.number(1187.4, 12.1) == "1187"
+    assert tables.number(0.7951, 0.0915) == "0.795"
+    assert tables.interval(Interval(892.3, 713.2, 1116.4)) == "890 [710, 1120]"
+    assert tables.interval(Interval(0.85, 0.02, 40.0)) == "1 [0.020, 40]"
+    assert tables.interval(Interval(-0.001, -0.2, 0.2)) == "0.00 [-0.20, 0.20]"
+    assert [tables.percent(x) for x in (None, 0.0, 0.0004, 0.0149)] == ["–", "0%", "0%", "1.5%"]
+
+
+def test_a_markdown_table_cuts_nothing_and_lines_numbers_up() -> None:
+    long = "x" * 80
+    frame = pd.DataFrame({"a": ["1.5 [1, 2]"] * 90, "b": [long] * 90, "c": ["0 or 1"] * 90})
+    text = markdown_table.markdown(frame.rename_axis("depth"))
+    assert text.count("\n") == 91
+    assert long in text
+    assert text.splitlines()[1] == "|---|---:|---|---|"
+    assert "<b>" not in markdown_table.markdown(pd.DataFrame({"a": ["<b>"]}))
