@@ -215,15 +215,15 @@ def _ask_in_turns(
     """Make all requests, each of all launches before the next one.
 
     A dead engine drops out with the request that found it dead, which is stored with its error.
-    Who begins moves on by one each time, and every second time the order is reversed, so that no
+    Who begins moves on by one each time, and the order is reversed once all have begun, so that no
     launch always follows the same one.
     """
     alone, dead = len(runs) == 1, set[str]()
     places = sorted({place for run in runs for place in run.todo})
     for i, place in enumerate(places):
         tell(i / len(places))
-        first = place % len(runs)
-        order = (runs[first:] + runs[:first])[:: -1 if place % 2 else 1]
+        turned, first = divmod(place, len(runs))
+        order = (runs[first:] + runs[:first])[:: -1 if turned % 2 else 1]
         for run in order:
             if place in run.todo and run.launch.launch not in dead:
                 _ask_group(run, place, writer, company, done, alone=alone)
