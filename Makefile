@@ -59,7 +59,7 @@ bench: engine
 	$(BIN)/python -m tests.bench_harness
 	@echo "== what the tracer costs"
 	$(BIN)/python -m tests.bench_tracer
-	@echo "== what adaptive measuring saves; five minutes"
+	@echo "== what adaptive measuring saves; ten minutes"
 	$(BIN)/python -m tests.bench_racing
 	@echo "== what the book takes"
 	$(BIN)/python -m tests.bench_book

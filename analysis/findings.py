@@ -6,7 +6,7 @@ import math
 
 from analysis.report import MIX, Sweep
 from analysis.stats import LIKE_THESE, Interval
-from analysis.tables import interval, listed, percent
+from analysis.tables import interval, listed, regret
 from analysis.verdict import Verdict
 
 
@@ -43,18 +43,11 @@ def answers(found: list[Verdict]) -> str:
     told = {
         v.workload: f"undecided between depths {listed(v.candidates)}"
         if v.recommended is None
-        else f"use depth {v.recommended}{_regret(v)}"
+        else f"use depth {v.recommended}, {regret(v, 'which')}"
         for v in found
     }
     said = "; ".join(f"{', '.join(names)}: {what}" for what, names in _grouped(told).items())
     return f"For {said} ({found[0].scope}, 95% bounds)."
-
-
-def _regret(found: Verdict) -> str:
-    most = max(found.regret_high or 0, 0)
-    if round(most, 3) == 0:
-        return ", no other depth is faster"
-    return f", which gives up at most {percent(most)} against the best depth"
 
 
 def balance(sweep: Sweep) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analysis.markdown_table import NUMBER
 
+if TYPE_CHECKING:
+    from bs4 import Tag
+
 _TABLE = re.compile(r'<table border="1" class="dataframe">.*?</table>', re.DOTALL)
 _STYLE = re.compile(r"<style scoped>\s*\.dataframe .*?</style>\s*", re.DOTALL)
-_ROW = re.compile(r"<tr[^>]*>(.*?)</tr>", re.DOTALL)
-_CELL = re.compile(r"<(t[hd])([^>]*)>(.*?)</\1>", re.DOTALL)
 _PLAIN = {
     # A list may hold no entries of a bibliography, by the roles' own rules.
     '<div role="list" class="citation-list">': '<div class="citation-list">',
@@ -56,53 +58,60 @@ def page(text: str) -> str:
 
 def table(text: str) -> str:
     """Return a table of pandas with one row of headings, scopes, and its numbers marked."""
-    head, _, body = text.partition("</thead>")
-    numeric = _numeric(body)
-    rows = [_CELL.findall(row) for row in _ROW.findall(head)]
+    from bs4 import BeautifulSoup  # with the extra `book`, which alone needs it
+
+    own = BeautifulSoup(text, "html.parser").select_one("table")
+    if own is None or own.thead is None or own.tbody is None:
+        return text
+    del own["border"]
+    numeric = _numeric(own.tbody)
+    rows = own.thead("tr")
     if len(rows) == 2 and _complete(*rows):
-        rows = [[a if a[2] else b for a, b in zip(*rows, strict=True)]]
-    lines = []
+        for name, index in zip(_cells(rows[0]), _cells(rows[1]), strict=True):
+            if index.contents:
+                name.replace_with(index)
+        rows.pop().decompose()
     for row in rows:
-        marked = [False] * (len(row) - len(numeric)) + list(numeric)
-        cells = [_heading(*cell, number=n) for cell, n in zip(row, marked, strict=False)]
-        lines.append("<tr>" + "".join(cells) + "</tr>")
-    return (
-        '<table class="dataframe">\n<thead>\n'
-        + "\n".join(lines)
-        + "\n</thead>"
-        + _CELL.sub(lambda m: _cell(m[1], m[2], m[3]), body)
+        row.attrs.clear()
+        cells = _cells(row)
+        marked = [False] * (len(cells) - len(numeric)) + numeric
+        for cell, number in zip(cells, marked, strict=False):
+            _head(cell, "colgroup" if cell.has_attr("colspan") else "col")
+            if number and cell.name == "th":
+                cell["class"] = "number"
+    for cell in own.tbody(["th", "td"]):
+        if cell.name == "th":
+            del cell["valign"]
+            _head(cell, "row")
+        elif cell.contents and NUMBER.fullmatch(cell.get_text()):
+            cell["class"] = "number"
+    return str(own)
+
+
+def _cells(row: Tag) -> list[Tag]:
+    return list(row(["th", "td"]))
+
+
+def _head(cell: Tag, scope: str) -> None:
+    """Give a heading its scope; one that says nothing is none."""
+    if cell.contents:
+        cell["scope"] = scope
+    else:
+        cell.name = "td"
+
+
+def _complete(names: Tag, index: Tag) -> bool:
+    """Tell whether two rows of headings fill each other's gaps, as pandas writes a named index."""
+    pairs = list(zip(_cells(names), _cells(index), strict=False))
+    return len(_cells(names)) == len(_cells(index)) and not any(
+        a.has_attr("colspan") or b.has_attr("colspan") or (a.contents and b.contents)
+        for a, b in pairs
     )
 
 
-def _complete(names: list[tuple[str, str, str]], index: list[tuple[str, str, str]]) -> bool:
-    """Tell whether two rows of headings fill each other's gaps, as pandas writes a named index."""
-    plain = not any("span" in cell[1] for cell in [*names, *index])
-    return plain and len(names) == len(index) and not any(
-        a[2] and b[2] for a, b in zip(names, index, strict=True)
-    )  # fmt: skip
-
-
-def _heading(_: str, attributes: str, content: str, *, number: bool) -> str:
-    if not content:
-        return f"<td{attributes}></td>"
-    scope = "colgroup" if "colspan" in attributes else "col"
-    mark = ' class="number"' if number else ""
-    return f'<th{attributes} scope="{scope}"{mark}>{content}</th>'
-
-
-def _numeric(body: str) -> list[bool]:
+def _numeric(body: Tag) -> list[bool]:
     """Return which columns hold numbers alone, counted among the cells that are no headings."""
-    rows = [[c[2] for c in _CELL.findall(r) if c[0] == "td"] for r in _ROW.findall(body)]
+    rows = [[cell.get_text() for cell in row("td")] for row in body("tr")]
     if len({len(row) for row in rows}) != 1:
         return []
-    return [all(NUMBER.fullmatch(cell) for cell in column) for column in zip(*rows, strict=True)]
-
-
-def _cell(tag: str, attributes: str, content: str) -> str:
-    if tag == "th":
-        attributes = attributes.replace(' valign="top"', "")
-        return (
-            f'<th{attributes} scope="row">{content}</th>' if content else f"<td{attributes}></td>"
-        )
-    mark = ' class="number"' if content and NUMBER.fullmatch(content) else ""
-    return f"<td{attributes}{mark}>{content}</td>"
+    return [all(NUMBER.fullmatch(text) for text in column) for column in zip(*rows, strict=True)]

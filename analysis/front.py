@@ -187,6 +187,8 @@ def shown(frame: pd.DataFrame) -> str:
 
 
 def _either(depths: tuple[int, ...]) -> str:
+    if len(depths) > 2 and depths == tuple(range(depths[0], depths[-1] + 1)):
+        return f"{depths[0]} to {depths[-1]}"
     return " or ".join(map(str, depths))
 
 

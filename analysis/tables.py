@@ -202,11 +202,15 @@ def sentence(sweep: Sweep, found: Verdict) -> str:
     if found.recommended != 0:
         times = sweep.relative("tok_s", found.workload, found.recommended, 0, found.scope)
         gain = f", {interval(times)} times the speed without drafting" if times else ""
+    return f"{start}use depth {found.recommended}{gain}; {regret(found, 'it')} (95% bound)."
+
+
+def regret(found: Verdict, it: str) -> str:
+    """Return what an answer gives up, with a word for the answer."""
     most = max(found.regret_high or 0, 0)
-    regret = f"it gives up at most {percent(most)} against the best depth"
     if round(most, 3) == 0:
-        regret = "no other depth is faster"
-    return f"{start}use depth {found.recommended}{gain}; {regret} (95% bound)."
+        return "no other depth is faster"
+    return f"{it} gives up at most {percent(most)} against the best depth"
 
 
 def shared_sentence(sweep: Sweep, scope: str, tolerance: float) -> str:

@@ -21,6 +21,7 @@ from analysis.stats import LIKE_THESE
 from analysis.verdict import TOLERANCE
 
 ORDERS = 24  # of the rounds
+RACES = 3  # measured anew
 
 
 def replayed(recorded: store.Recorded, order: Sequence[int]) -> tuple[int, str]:
@@ -69,16 +70,24 @@ def main() -> None:
             f"in {same} of {len(races)}"
         )
     page = pages.page_parameters("depth_sweep", dict(series.QUICK["depth_sweep"]))
-    counts: list[int] = []
+    found: list[tuple[int, str]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for adaptive in (False, True):
-            spec = replace(page.spec, adaptive=adaptive)
+        for number in range(1 + RACES):
+            spec = replace(page.spec, adaptive=number > 0)
             steer = racing.steer(spec, page.tolerance, page.mix)
-            recorded = sweep.measure(spec, folder=Path(folder), steer=steer)
-            counts.append(len(recorded.launches))
-            plan = "adaptive" if adaptive else "fixed"
-            print(f"{plan}, measured: {counts[-1]} launches, answer {answer(recorded)}")
-    print(f"launches, adaptive / fixed, measured: {counts[1] / counts[0]:.2f}")
+            recorded = sweep.measure(
+                spec, machine_name=f"run-{number}", folder=Path(folder), steer=steer
+            )
+            found.append((len(recorded.launches), answer(recorded)))
+            plan = "adaptive" if number else "fixed"
+            print(f"{plan}, measured: {found[-1][0]} launches, answer {found[-1][1]}")
+    fixed, *measured = found
+    ratios = ", ".join(f"{n / fixed[0]:.2f}" for n, _ in measured)
+    same = sum(said == fixed[1] for _, said in measured)
+    print(
+        f"launches, adaptive / fixed, measured: {ratios}; the same answer in {same} of "
+        f"{len(measured)}"
+    )
 
 
 if __name__ == "__main__":

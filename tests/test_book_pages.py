@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, TimeoutError
+from playwright.sync_api import Browser, Locator, TimeoutError
 
 from tests.browser import WatchedPage, open_page
 from tests.conftest import book_pages
@@ -199,29 +199,30 @@ def test_the_keyboard_alone_is_enough(chromium: Browser, html: Path) -> None:
         assert page.evaluate("document.activeElement.closest('main') !== null")
 
 
-def column(page: Page, table: str, place: int) -> list[str]:
-    rows: list[str] = page.evaluate(
-        f"""[...document.querySelectorAll("{table} tbody tr")].map(
-            r => r.cells[{place}].textContent.trim())"""
+def column(table: Locator, place: int) -> list[str]:
+    """Return the texts of a column, from above."""
+    found: list[str] = table.evaluate(
+        "(table, place) => [...table.tBodies[0].rows].map(r => r.cells[place].textContent.trim())",
+        place,
     )
-    return rows
+    return found
 
 
 def test_a_heading_sorts_its_table_by_mouse_and_keys(chromium: Browser, html: Path) -> None:
     with opened(chromium, html / "book" / "index.html") as page:
-        first = ".cards:first-of-type table"
-        heading = page.locator(f"{first} th", has_text="best draft")
+        first = page.locator(".cards table").first
+        heading = first.locator("th", has_text="best draft")
         place = heading.evaluate("e => e.cellIndex")
-        there = column(page, first, place)
+        there = column(first, place)
         heading.locator("button").click()
         assert heading.get_attribute("aria-sort") == "ascending"
-        assert column(page, first, place) == sorted(there)
+        assert column(first, place) == sorted(there)
         page.keyboard.press("Enter")
         assert heading.get_attribute("aria-sort") == "descending"
-        assert column(page, first, place) == sorted(there)[::-1]
+        assert column(first, place) == sorted(there)[::-1]
         page.keyboard.press("Enter")
         assert heading.get_attribute("aria-sort") is None
-        assert column(page, first, place) == there
+        assert column(first, place) == there
         assert page.errors == []
 
 
@@ -235,10 +236,10 @@ def test_numbers_sort_as_numbers_and_missing_ones_last(chromium: Browser, html: 
     page = chromium.new_page()
     page.set_content(f"{table}<script>{script}</script>")
     page.get_by_role("button", name="speed").click()
-    assert column(page, "table", 1) == ["−3.5%", "90", "1,200 [1, 2]", "–"]
-    assert column(page, "table", 0) == ["b", "a", "a", "a"]
+    assert column(page.locator("table"), 1) == ["−3.5%", "90", "1,200 [1, 2]", "–"]
+    assert column(page.locator("table"), 0) == ["b", "a", "a", "a"]
     page.get_by_role("button", name="speed").click()
-    assert column(page, "table", 1) == ["1,200 [1, 2]", "90", "−3.5%", "–"]
+    assert column(page.locator("table"), 1) == ["1,200 [1, 2]", "90", "−3.5%", "–"]
     page.close()
 
 
