@@ -189,6 +189,11 @@ def _unstable(sweep: Sweep) -> list[str]:
     return [
         f"Speeds of the same prompts vary by more than {UNSTABLE_SPREAD:.0%} between launches: "
         f"{where}. The intervals hold this; more rounds would narrow them."
+        + (
+            " Ratios of depths vary less: their requests took turns."
+            if sweep.recorded.run.spec.get("in_turns")
+            else ""
+        )
     ]
 
 

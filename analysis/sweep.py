@@ -179,7 +179,8 @@ def _run_plan(
                 made += len(together)
             if not depths:
                 break
-        progress.update(made, made, "done")
+        if made:
+            progress.update(made, made, "done")
     finally:
         progress.close()
 
