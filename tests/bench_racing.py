@@ -70,7 +70,7 @@ def main() -> None:
             f"in {same} of {len(races)}"
         )
     page = pages.page_parameters("depth_sweep", dict(series.QUICK["depth_sweep"]))
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int, str]] = []  # launches and answer
     with tempfile.TemporaryDirectory() as folder:
         for number in range(1 + RACES):
             spec = replace(page.spec, adaptive=number > 0)
@@ -81,9 +81,9 @@ def main() -> None:
             found.append((len(recorded.launches), answer(recorded)))
             plan = "adaptive" if number else "fixed"
             print(f"{plan}, measured: {found[-1][0]} launches, answer {found[-1][1]}")
-    fixed, *measured = found
-    ratios = ", ".join(f"{n / fixed[0]:.2f}" for n, _ in measured)
-    same = sum(said == fixed[1] for _, said in measured)
+    plan_of_all, *measured = found
+    ratios = ", ".join(f"{n / plan_of_all[0]:.2f}" for n, _ in measured)
+    same = sum(said == plan_of_all[1] for _, said in measured)
     print(
         f"launches, adaptive / fixed, measured: {ratios}; the same answer in {same} of "
         f"{len(measured)}"

@@ -184,7 +184,8 @@ def test_a_real_run_launches_what_was_chosen_and_goes_on_as_it_would_have(tmp_pa
         )
 
     recorded = measure()
-    launched = [(x.round, x.depth) for x in recorded.launches]
+    launches = sorted(recorded.launches, key=lambda x: x.order)
+    launched = [(x.round, x.depth) for x in launches]
     assert launched == [(0, 0), (0, 1), (0, 3), (1, 3), (1, 0)]
     assert asked == [0, 1, 2]
     assert not [w for w in checks.warnings(report.sweep_of(recorded)) if "are there" in w]
