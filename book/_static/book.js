@@ -23,95 +23,111 @@ if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS !== "undefined
 // what was folded scrolls from the moment that it is unfolded.
 document.addEventListener("toggle", () => window.dispatchEvent(new Event("resize")), true);
 
-// A heading of a table sorts by its column: by the first number in a cell where most begin with
-// one, else by text; what has no number comes last. A second press turns the order around, a third
-// brings back the order of the page.
-const tables = (() => {
-  const number = (cell) => {
-    const text = cell.textContent.trim().replace(/[−–]/g, "-").replace(/,(?=\d{3})/g, "");
-    const found = /^[^\d\s]{0,2}?(-?\d+(?:\.\d+)?)/.exec(text);
-    return found ? parseFloat(found[1]) : NaN;
-  };
-
-  // A cell that spans rows is said once for all of them; sorted apart, each row says it.
-  const spread = (body) => {
-    [...body.rows].forEach((row, at) => {
-      [...row.cells].forEach((cell) => {
-        for (let i = 1, span = cell.rowSpan; i < span; i++) {
-          const copy = cell.cloneNode(true);
-          copy.rowSpan = 1;
-          const below = body.rows[at + i];
-          below.insertBefore(copy, below.cells[cell.cellIndex] ?? null);
-        }
-        cell.rowSpan = 1;
-      });
-    });
-  };
-
-  const order = (rows, column, down) => {
-    const cells = rows.map((row) => row.cells[column]);
-    const numeric = cells.filter((cell) => !isNaN(number(cell))).length * 2 >= cells.length;
-    const key = (row) => {
-      const cell = row.cells[column];
-      return numeric ? number(cell) : cell.textContent.trim();
+(() => {
+  // A heading of a table sorts by its column: by the first number in a cell where most begin with
+  // one, else by text; what has no number comes last. A second press turns the order around, a third
+  // brings back the order of the page.
+  const tables = (() => {
+    const number = (cell) => {
+      const text = cell.textContent.trim().replace(/[−–]/g, "-").replace(/,(?=\d{3})/g, "");
+      const found = /^[^\d\s]{0,2}?(-?\d+(?:\.\d+)?)/.exec(text);
+      return found ? parseFloat(found[1]) : NaN;
     };
-    const missing = (value) => value === "" || Number.isNaN(value);
-    const compare = (a, b) => {
-      if (missing(a) || missing(b)) return missing(a) - missing(b);
-      const first = numeric ? a - b : a.localeCompare(b, "en", { numeric: true });
-      return down ? -first : first;
-    };
-    return [...rows].sort((a, b) => compare(key(a), key(b)));
-  };
 
-  const sortable = (table) => {
-    const [head, body] = [table.tHead, table.tBodies[0]];
-    if (!head || head.rows.length !== 1 || table.tBodies.length !== 1 || body.rows.length < 3) {
-      return;
-    }
-    if (table.querySelector("[colspan]:not([colspan='1'])")) return;
-    let rows = null; // in the order of the page
-    [...head.rows[0].cells].forEach((cell, column) => {
-      if (cell.tagName !== "TH" || !cell.textContent.trim()) return;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.className = "sort";
-      button.append(...cell.childNodes);
-      cell.append(button);
-      button.addEventListener("click", () => {
-        if (rows === null) {
-          spread(body);
-          rows = [...body.rows];
-        }
-        const next = { none: "ascending", ascending: "descending", descending: "none" };
-        const now = next[cell.getAttribute("aria-sort") ?? "none"];
-        for (const other of head.rows[0].cells) other.removeAttribute("aria-sort");
-        if (now !== "none") cell.setAttribute("aria-sort", now);
-        body.append(...(now === "none" ? rows : order(rows, column, now === "descending")));
+    // A cell that spans rows is said once for all of them; sorted apart, each row says it.
+    const spread = (body) => {
+      [...body.rows].forEach((row, at) => {
+        [...row.cells].forEach((cell) => {
+          for (let i = 1, span = cell.rowSpan; i < span; i++) {
+            const copy = cell.cloneNode(true);
+            copy.rowSpan = 1;
+            const below = body.rows[at + i];
+            below.insertBefore(copy, below.cells[cell.cellIndex] ?? null);
+          }
+          cell.rowSpan = 1;
+        });
       });
-    });
-  };
+    };
 
-  // On a phone a row of these tables is a card, each value beside its heading. The roles stay those
-  // of a table, which a browser forgets where its parts are laid out otherwise.
-  const carded = (table) => {
-    const roles = { thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell" };
-    for (const [name, role] of Object.entries(roles)) {
-      for (const part of table.querySelectorAll(name)) part.setAttribute("role", role);
-    }
-    table.setAttribute("role", "table");
-    const heads = [...table.tHead.rows[0].cells];
-    for (const head of heads) head.setAttribute("role", "columnheader");
-    for (const row of table.tBodies[0].rows) {
-      [...row.cells].forEach((cell, i) => (cell.dataset.label = heads[i].textContent.trim()));
-    }
-    table.classList.add("carded");
-  };
+    const order = (rows, column, down) => {
+      const cells = rows.map((row) => row.cells[column]);
+      const numeric = cells.filter((cell) => !isNaN(number(cell))).length * 2 >= cells.length;
+      const key = (row) => {
+        const cell = row.cells[column];
+        return numeric ? number(cell) : cell.textContent.trim();
+      };
+      const missing = (value) => value === "" || Number.isNaN(value);
+      const compare = (a, b) => {
+        if (missing(a) || missing(b)) return missing(a) - missing(b);
+        const first = numeric ? a - b : a.localeCompare(b, "en", { numeric: true });
+        return down ? -first : first;
+      };
+      return [...rows].sort((a, b) => compare(key(a), key(b)));
+    };
 
-  return () => {
-    document.querySelectorAll(".bd-article .cards table").forEach(carded);
-    document.querySelectorAll(".bd-article table").forEach(sortable);
+    const sortable = (table) => {
+      const [head, body] = [table.tHead, table.tBodies[0]];
+      if (!head || head.rows.length !== 1 || table.tBodies.length !== 1 || body.rows.length < 3) {
+        return;
+      }
+      if (table.querySelector("[colspan]:not([colspan='1'])")) return;
+      let rows = null; // in the order of the page
+      [...head.rows[0].cells].forEach((cell, column) => {
+        if (cell.tagName !== "TH" || !cell.textContent.trim()) return;
+        const button = document.createElement("button");
+        button.type = "button";
+        button.className = "sort";
+        const text = cell.querySelector(":scope > p:only-child") ?? cell;
+        button.append(...text.childNodes);
+        text.append(button);
+        button.addEventListener("click", () => {
+          if (rows === null) {
+            spread(body);
+            rows = [...body.rows];
+          }
+          const next = { none: "ascending", ascending: "descending", descending: "none" };
+          const now = next[cell.getAttribute("aria-sort") ?? "none"];
+          for (const other of head.rows[0].cells) other.removeAttribute("aria-sort");
+          if (now !== "none") cell.setAttribute("aria-sort", now);
+          body.append(...(now === "none" ? rows : order(rows, column, now === "descending")));
+        });
+      });
+    };
+
+    // On a phone a row of these tables is a card, each value beside its heading. The roles stay those
+    // of a table, which a browser forgets where its parts are laid out otherwise.
+    const carded = (table) => {
+      const roles = { thead: "rowgroup", tbody: "rowgroup", tr: "row", td: "cell" };
+      for (const [name, role] of Object.entries(roles)) {
+        for (const part of table.querySelectorAll(name)) part.setAttribute("role", role);
+      }
+      table.setAttribute("role", "table");
+      const heads = [...table.tHead.rows[0].cells];
+      for (const head of heads) head.setAttribute("role", "columnheader");
+      for (const row of table.tBodies[0].rows) {
+        [...row.cells].forEach((cell, i) => (cell.dataset.label = heads[i].textContent.trim()));
+      }
+      table.classList.add("carded");
+    };
+
+    return () => {
+      document.querySelectorAll(".bd-article .cards table").forEach(carded);
+      for (const table of document.querySelectorAll(".bd-article table")) {
+        if (!table.closest(".planner")) sortable(table); // which writes its rows anew
+      }
+    };
+  })();
+
+  // A figure that is wider than its box can be scrolled by keys.
+  const figures = () => {
+    for (const figure of document.querySelectorAll(".bd-article figure")) {
+      if (figure.scrollWidth > figure.clientWidth) figure.tabIndex = 0;
+      else figure.removeAttribute("tabindex");
+    }
   };
+  const ready = () => (tables(), figures());
+  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", ready);
+  else ready();
+  addEventListener("load", figures); // the pictures have their size
+  addEventListener("resize", figures);
 })();
-if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", tables);
-else tables();
