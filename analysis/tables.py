@@ -90,6 +90,19 @@ def by_workload(sweep: Sweep, quantity: str, scope: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(rows, orient="index").fillna("–").rename_axis("depth")
 
 
+def against_none(sweep: Sweep, scope: str) -> pd.DataFrame:
+    """Return the speed of each depth over that of depth 0, paired, a column a workload."""
+    rows = {
+        depth: {
+            name: interval(sweep.relative("tok_s", name, depth, 0, scope))
+            for name in sweep.groups()
+        }
+        for depth in sweep.depths
+        if depth > 0
+    }
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("depth")
+
+
 def verdicts(found: list[Verdict]) -> pd.DataFrame:
     """Return the verdicts, a row for each workload and scope."""
     rows = [

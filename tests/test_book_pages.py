@@ -252,7 +252,9 @@ def test_on_a_phone_the_answer_needs_no_scrolling_and_figures_keep_their_size(
         for card in cards.all():
             assert card.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth")
             assert card.get_by_role("row").count() > 2
-        label = "getComputedStyle(document.querySelector('.cards td:nth-child(2)'), '::before').content"
+        label = (
+            "getComputedStyle(document.querySelector('.cards td:nth-child(2)'), '::before').content"
+        )
         assert page.evaluate(label) == '"use depth"'
         figure = page.locator("article figure img").first
         assert figure.evaluate("e => e.getBoundingClientRect().width") > PHONE

@@ -1,9 +1,14 @@
 """Numbers and tables as text."""
 
-import pandas as pd
+from collections.abc import Callable
+from dataclasses import replace
 
-from analysis import explain, markdown_table, tables
-from analysis.stats import Interval
+import pandas as pd
+import pytest
+
+from analysis import explain, markdown_table, report, tables
+from analysis.stats import LIKE_THESE, Interval
+from analysis.store import Recorded
 
 
 def cell(frame: pd.DataFrame, row: object, column: str) -> str:
@@ -29,6 +34,22 @@ def test_numbers_have_as_many_digits_as_their_interval_allows() -> None:
     assert tables.interval(Interval(0.85, 0.02, 40.0)) == "1 [0.020, 40]"
     assert tables.interval(Interval(-0.001, -0.2, 0.2)) == "0.00 [-0.20, 0.20]"
     assert [tables.percent(x) for x in (None, 0.0, 0.0004, 0.0149)] == ["–", "0%", "0%", "1.5%"]
+
+
+def test_speed_against_no_drafting_is_paired(make_recorded: Callable[..., Recorded]) -> None:
+    """Rounds and prompts that are fast for all depths alike leave the ratio as it is."""
+    recorded = make_recorded({0: 100.0, 1: 80.0, 2: 50.0}, 1e-6)
+    slower = tuple(
+        replace(s, predicted_ms=s.predicted_ms * (1 + 0.3 * s.round + 0.1 * int(s.prompt_id)))
+        for s in recorded.samples
+    )
+    sweep = report.sweep_of(replace(recorded, samples=slower))
+    shown = tables.against_none(sweep, LIKE_THESE)["short"]
+    assert list(shown.index) == [1, 2]
+    ratios = [float(text.split()[0]) for text in shown]
+    assert ratios == pytest.approx([0.8, 0.5], rel=1e-3)
+    low, high = (float(x) for x in shown[2].partition("[")[2].rstrip("]").split(","))
+    assert high - low < 0.01
 
 
 def test_a_markdown_table_cuts_nothing_and_lines_numbers_up() -> None:
