@@ -172,6 +172,7 @@ def provenance(sweep: Sweep) -> str:
         ),
         "",
     )
+    counts = sweep.timed.groupby("workload")["prompt_id"].nunique().to_dict()
     rows = {
         "machine": f"{m['name']}: {m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB",
         "GPUs": gpus,
@@ -181,7 +182,8 @@ def provenance(sweep: Sweep) -> str:
         "engine": f"{run.engine['version']}",
         "launch at the deepest": "",
         "rounds, prompts": f"{sweep.timed['round'].nunique()} rounds, "
-        f"{sweep.timed.groupby('workload')['prompt_id'].nunique().to_dict()} prompts",
+        + ", ".join(f"{n} {w}" for w, n in counts.items())
+        + " prompts",
         "launches of a round": "side by side, their requests in turns"
         if spec.get("in_turns")
         else "one after the other",
