@@ -13,6 +13,8 @@ from analysis.report import MIX, Sweep
 from analysis.stats import ON_THESE, Interval
 from analysis.verdict import Verdict
 
+pd.set_option("display.max_colwidth", None)  # a page shows all of a text; pandas would cut it
+
 
 def number(value: float, uncertainty: float) -> str:
     """Format a number to the second digit of its uncertainty (half the interval's width)."""

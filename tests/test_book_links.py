@@ -117,3 +117,9 @@ def test_tables_of_the_book_have_named_columns(soups: dict[Path, BeautifulSoup])
     assert tables
     assert not [t for t in tables if t.find("th", string=lambda x: not x)]
     assert all(t.select("thead th[scope]") for t in tables)
+
+
+def test_no_text_of_a_table_is_cut(soups: dict[Path, BeautifulSoup]) -> None:
+    cells = [c.get_text() for s in soups.values() for c in s.select("article :is(td, th)")]
+    assert cells
+    assert [text for text in cells if text.rstrip().endswith(("...", "…"))] == []
