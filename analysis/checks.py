@@ -30,7 +30,7 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
     found = [
         *given,
         *_failures(sweep),
-        *_incomplete(sweep),
+        *incomplete(sweep),
         *busy(sweep),
         *_clock(sweep),
         *_unstable(sweep),
@@ -45,7 +45,7 @@ def warnings(sweep: Sweep, *, whole: bool = True) -> list[str]:
 
 def lacking(sweep: Sweep) -> list[str]:
     """Return what failed or is not there of what a run was asked for."""
-    return [*_failures(sweep), *_incomplete(sweep)]
+    return [*_failures(sweep), *incomplete(sweep)]
 
 
 def listed(runs: Mapping[str, Sweep | None]) -> str:
@@ -113,7 +113,8 @@ def _launched(sweep: Sweep) -> int:
     return len({(x.round, x.depth) for x in sweep.recorded.launches})
 
 
-def _incomplete(sweep: Sweep) -> list[str]:
+def incomplete(sweep: Sweep) -> list[str]:
+    """Warn of requests that are planned and not there, and of depths that share no round."""
     spec = sweep.recorded.run.spec
     prompts = sum(
         spec["long_prompts"] if w == "long" else spec["prompts"] for w in spec["workloads"]

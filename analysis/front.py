@@ -73,7 +73,8 @@ def evidence(sweep: Sweep) -> Evidence:
 def answer(sweep: Sweep) -> str:
     """Return a machine's answer for all its work, as Markdown of a few short sentences."""
     found, model = sweep.verdict(group(sweep)), sweep.recorded.run.model
-    told = [_use(found), *checks.busy(sweep), _sure(found, sweep), _drafting(sweep, found)]
+    told = [_use(found), *checks.busy(sweep), *checks.incomplete(sweep)]
+    told += [_sure(found, sweep), _drafting(sweep, found)]
     if model.get("parameters", 0) < SMALL_MODEL:
         told.append(
             f"The model is small ({model.get('parameters', 0) / 1e6:.1f}M parameters): its best "
@@ -81,7 +82,12 @@ def answer(sweep: Sweep) -> str:
         )
     if sweep.recorded.run.spec["synthetic_rates"]:
         told.append("Acceptance was given, not measured.")
-    told.append(f"Its pages: {links(sweep.machine)}.")
+    pages = links(sweep.machine)
+    told.append(
+        "It has no page yet: the run did not end, and goes on when it is started again."
+        if pages == "none"
+        else f"Its pages: {pages}."
+    )
     return " ".join(text for text in told if text)
 
 

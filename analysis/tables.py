@@ -43,10 +43,12 @@ def interval(found: Interval | None) -> str:
     if math.isclose(found.low, found.high, rel_tol=1e-9, abs_tol=1e-12):
         return number(found.estimate, 0)
     half = (found.high - found.low) / 2
-    low, high = number(found.low, half), number(found.high, half)
-    if found.low > 0 and float(low) == 0:  # what is above zero is not printed as zero
-        low = number(found.low, found.low)
-    return f"{number(found.estimate, half)} [{low}, {high}]"
+    texts = [
+        # What is above zero is not printed as zero, however little is known of it.
+        number(x, x) if found.low > 0 and float(number(x, half)) == 0 else number(x, half)
+        for x in (found.estimate, found.low, found.high)
+    ]
+    return "{} [{}, {}]".format(*texts)
 
 
 def note() -> pd.DataFrame:

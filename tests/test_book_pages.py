@@ -226,20 +226,35 @@ def test_a_heading_sorts_its_table_by_mouse_and_keys(chromium: Browser, html: Pa
         assert page.errors == []
 
 
-def test_numbers_sort_as_numbers_and_missing_ones_last(chromium: Browser, html: Path) -> None:
+def test_each_kind_of_column_has_its_order_and_what_is_missing_comes_last(
+    chromium: Browser, html: Path
+) -> None:
     """Cells that span rows are said by each of their rows from then on."""
     script = (html / "_static" / "book.js").read_text()
     table = """<article class="bd-article"><table class="dataframe"><thead><tr>
-        <th>work</th><th>speed</th></tr></thead><tbody>
-        <tr><th rowspan="3">a</th><td>1,200 [1, 2]</td></tr><tr><td>–</td></tr>
-        <tr><td>90</td></tr><tr><th>b</th><td>−3.5%</td></tr></tbody></table></article>"""
+        <th>work</th><th>speed</th><th>memory</th><th>from</th><th>version</th></tr></thead><tbody>
+        <tr><th rowspan="3">a</th><td>1,200 [1, 2]</td><td>18,864 of 32,768 MiB</td>
+          <td>2026-11-30 04:41</td><td>3.11.7</td></tr>
+        <tr><td>–</td><td>41.4 of 48 GB</td><td>2026-11-29 22:15</td><td>0.13.2</td></tr>
+        <tr><td>90</td><td>33.54 of 96 GiB</td><td>2026-11-29 21:22</td><td>3.11.2</td></tr>
+        <tr><th>b</th><td>−3.5%</td><td>–</td><td>2026-11-30 12:48</td><td>3.2.0</td></tr>
+        </tbody></table></article>"""
     page = chromium.new_page()
     page.set_content(f"{table}<script>{script}</script>")
-    page.get_by_role("button", name="speed").click()
-    assert column(page.locator("table"), 1) == ["−3.5%", "90", "1,200 [1, 2]", "–"]
-    assert column(page.locator("table"), 0) == ["b", "a", "a", "a"]
-    page.get_by_role("button", name="speed").click()
-    assert column(page.locator("table"), 1) == ["1,200 [1, 2]", "90", "−3.5%", "–"]
+    found = page.locator("table")
+
+    def press(name: str) -> list[str]:
+        page.get_by_role("button", name=name).click()
+        return column(found, ["work", "speed", "memory", "from", "version"].index(name))
+
+    assert press("speed") == ["−3.5%", "90", "1,200 [1, 2]", "–"]
+    assert column(found, 0) == ["b", "a", "a", "a"]
+    assert press("speed") == ["1,200 [1, 2]", "90", "−3.5%", "–"]
+    assert press("memory") == ["18,864 of 32,768 MiB", "33.54 of 96 GiB", "41.4 of 48 GB", "–"]
+    assert [day[5:] for day in press("from")] == [
+        "11-29 21:22", "11-29 22:15", "11-30 04:41", "11-30 12:48",
+    ]  # fmt: skip
+    assert press("version") == ["0.13.2", "3.2.0", "3.11.2", "3.11.7"]
     page.close()
 
 
@@ -252,6 +267,7 @@ def test_on_a_phone_the_answer_needs_no_scrolling_and_figures_keep_their_size(
         for card in cards.all():
             assert card.evaluate("e => e.scrollWidth <= e.parentElement.clientWidth")
             assert card.get_by_role("row").count() > 2
+            assert not card.locator("button.sort").first.is_visible()  # nor in the way of the keys
         label = (
             "getComputedStyle(document.querySelector('.cards td:nth-child(2)'), '::before').content"
         )

@@ -34,6 +34,7 @@ def test_the_answer_names_depth_flags_and_how_sure(two: Path) -> None:
     assert "How sure: 95% that no other depth up to 3 is faster." in said
     assert "Undecided between depths 0 or 1" in said
     assert said.count(":::{admonition}") == 2
+    assert said.count("It has no page yet: the run did not end") == 2
     assert ratio(said, "Depth 2 decodes at") == pytest.approx(2, rel=0.03)
 
 

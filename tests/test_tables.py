@@ -32,6 +32,7 @@ def test_numbers_have_as_many_digits_as_their_interval_allows() -> None:
     assert tables.number(0.7951, 0.0915) == "0.795"
     assert tables.interval(Interval(892.3, 713.2, 1116.4)) == "890 [710, 1120]"
     assert tables.interval(Interval(0.85, 0.02, 40.0)) == "1 [0.020, 40]"
+    assert tables.interval(Interval(850.0, 0.0023, 2.9e7)) == "850 [0.0023, 29000000]"
     assert tables.interval(Interval(-0.001, -0.2, 0.2)) == "0.00 [-0.20, 0.20]"
     assert [tables.percent(x) for x in (None, 0.0, 0.0004, 0.0149)] == ["–", "0%", "0%", "1.5%"]
 

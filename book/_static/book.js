@@ -24,15 +24,21 @@ if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS !== "undefined
 document.addEventListener("toggle", () => window.dispatchEvent(new Event("resize")), true);
 
 (() => {
-  // A heading of a table sorts by its column: by the first number in a cell where most begin with
-  // one, else by text; what has no number comes last. A second press turns the order around, a third
-  // brings back the order of the page.
+  // A heading of a table sorts by its column: by the first number where most cells are a number,
+  // with its unit or its interval, else by text, in which dates and versions have their order. What
+  // is no number comes last. A second press turns the order around, a third brings back the order
+  // of the page.
   const tables = (() => {
+    const UNITS = { KiB: 2 ** 10, MB: 1e6, MiB: 2 ** 20, GB: 1e9, GiB: 2 ** 30 };
+    const NUMBER = /^(-?\d+(?:\.\d+)?)(?:\s?[%×]| of | to | [([]|(?: [A-Za-z/]+)?$)/;
+    const text = (cell) => cell.textContent.trim();
     const number = (cell) => {
-      const text = cell.textContent.trim().replace(/[−–]/g, "-").replace(/,(?=\d{3})/g, "");
-      const found = /^[^\d\s]{0,2}?(-?\d+(?:\.\d+)?)/.exec(text);
-      return found ? parseFloat(found[1]) : NaN;
+      const plain = text(cell).replace(/[−–]/g, "-").replace(/,(?=\d{3}(?!\d))/g, "");
+      const found = NUMBER.exec(plain);
+      const unit = /\b([KMG]i?B)\b/.exec(plain);
+      return found ? parseFloat(found[1]) * ((unit && UNITS[unit[1]]) || 1) : NaN;
     };
+    const collator = new Intl.Collator("en", { numeric: true });
 
     // A cell that spans rows is said once for all of them; sorted apart, each row says it.
     const spread = (body) => {
@@ -50,19 +56,18 @@ document.addEventListener("toggle", () => window.dispatchEvent(new Event("resize
     };
 
     const order = (rows, column, down) => {
-      const cells = rows.map((row) => row.cells[column]);
-      const numeric = cells.filter((cell) => !isNaN(number(cell))).length * 2 >= cells.length;
-      const key = (row) => {
+      const keyed = rows.map((row) => {
         const cell = row.cells[column];
-        return numeric ? number(cell) : cell.textContent.trim();
-      };
-      const missing = (value) => value === "" || Number.isNaN(value);
+        return { row, number: number(cell), text: text(cell) };
+      });
+      const numeric = keyed.filter((a) => !isNaN(a.number)).length * 2 >= keyed.length;
+      const missing = (a) => (numeric ? isNaN(a.number) : /^[–-]?$/.test(a.text));
       const compare = (a, b) => {
         if (missing(a) || missing(b)) return missing(a) - missing(b);
-        const first = numeric ? a - b : a.localeCompare(b, "en", { numeric: true });
+        const first = (numeric && a.number - b.number) || collator.compare(a.text, b.text);
         return down ? -first : first;
       };
-      return [...rows].sort((a, b) => compare(key(a), key(b)));
+      return keyed.sort(compare).map((a) => a.row);
     };
 
     const sortable = (table) => {
@@ -77,9 +82,10 @@ document.addEventListener("toggle", () => window.dispatchEvent(new Event("resize
         const button = document.createElement("button");
         button.type = "button";
         button.className = "sort";
-        const text = cell.querySelector(":scope > p:only-child") ?? cell;
-        button.append(...text.childNodes);
-        text.append(button);
+        button.title = "Sort by this column";
+        const place = cell.querySelector(":scope > p:only-child") ?? cell;
+        button.append(...place.childNodes);
+        place.append(button);
         button.addEventListener("click", () => {
           if (rows === null) {
             spread(body);
