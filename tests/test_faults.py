@@ -35,7 +35,7 @@ FREE_PORT = "analysis.engines.llama_server.free_port"
 def test_a_server_that_behaves_is_measured(fake: Path, tmp_path: Path) -> None:
     """Without this the faults below would prove nothing."""
     recorded = measured(spec(fake), tmp_path)
-    timed = [s for s in recorded.samples if not s.warm_up]
+    timed = sorted((s for s in recorded.samples if not s.warm_up), key=lambda s: s.depth)
     assert [(s.depth, s.predicted_n, s.error) for s in timed] == [(0, 40, None), (2, 40, None)]
     assert timed[1].drafts == 10
 
