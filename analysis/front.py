@@ -84,7 +84,7 @@ def answer(sweep: Sweep) -> str:
         told.append("Acceptance was given, not measured.")
     pages = links(sweep.machine)
     told.append(
-        "It has no page yet: the run did not end, and goes on when it is started again."
+        "It has no page here yet: `specdepth run` goes on from these samples and makes them."
         if pages == "none"
         else f"Its pages: {pages}."
     )

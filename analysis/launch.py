@@ -110,8 +110,8 @@ def measure_launches(
             stack.callback(_record, run, writer)  # after its engine has stopped
             _start(run, stack, writer)
         up = [run for run in runs if run.up]
-        company = machine.Company(*(pid for r in up for e in r.engines for pid in e.pids))
-        whole = machine.Company(*(pid for r in up for e in r.engines for pid in e.pids))
+        pids = [pid for run in up for engine in run.engines for pid in engine.pids]
+        company, whole = machine.Company(*pids), machine.Company(*pids)
         _ask_in_turns(up, writer, company, done, tell)
         # Before the stop: what a process that is gone had used can not be read.
         others_cpu = whole.share()

@@ -230,7 +230,7 @@ def test_each_kind_of_column_has_its_order_and_what_is_missing_comes_last(
     chromium: Browser, html: Path
 ) -> None:
     """Cells that span rows are said by each of their rows from then on."""
-    script = (html / "_static" / "book.js").read_text()
+    script = (html / "_static" / "tables.js").read_text()
     table = """<article class="bd-article"><table class="dataframe"><thead><tr>
         <th>work</th><th>speed</th><th>memory</th><th>from</th><th>version</th></tr></thead><tbody>
         <tr><th rowspan="3">a</th><td>1,200 [1, 2]</td><td>18,864 of 32,768 MiB</td>

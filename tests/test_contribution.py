@@ -174,6 +174,14 @@ def test_a_fault_is_found(folder: Path, fault: Callable[[Path], Any], told: str)
     assert all("Next: " in p for p in problems)
 
 
+def test_a_folder_that_was_renamed_is_told_once(folder: Path) -> None:
+    moved = folder.rename(folder.with_name("other-box"))
+    (problem,) = contribution.examine(moved).problems
+    assert str(problem) == (
+        f"other-box: runs of a machine called {folder.name}. Next: call the folder {folder.name}."
+    )
+
+
 def test_requests_of_a_launch_that_was_killed_are_no_fault_once_it_was_made_again(
     folder: Path,
 ) -> None:

@@ -264,3 +264,13 @@ def test_a_server_that_is_none_is_told_before_anything_starts(
         assert done.exit_code == 1, done.output
         assert told in done.output
         assert not (tmp_path / "machines").exists()
+
+
+def test_a_server_that_a_variable_names_is_told_by_the_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPECDEPTH_SERVER", str(tmp_path / "gone"))
+    with pytest.raises(EngineError, match="the llama-server that SPECDEPTH_SERVER names can not"):
+        binary.find()
+    with pytest.raises(EngineError, match="the llama-server that was named can not"):
+        binary.find(str(tmp_path / "gone too"))

@@ -34,8 +34,14 @@ def test_the_answer_names_depth_flags_and_how_sure(two: Path) -> None:
     assert "How sure: 95% that no other depth up to 3 is faster." in said
     assert "Undecided between depths 0 or 1" in said
     assert said.count(":::{admonition}") == 2
-    assert said.count("It has no page yet: the run did not end") == 2
+    assert said.count("It has no page here yet: `specdepth run` goes on") == 2
     assert ratio(said, "Depth 2 decodes at") == pytest.approx(2, rel=0.03)
+
+
+def test_many_depths_that_may_be_the_answer_are_told_by_their_ends() -> None:
+    assert front._either((0, 1, 2, 3)) == "0 to 3"
+    assert front._either((0, 1)) == "0 or 1"
+    assert front._either((0, 1, 3)) == "0 or 1 or 3"
 
 
 def test_no_drafting_is_an_answer_with_what_drafting_would_lose(make_recorded: Make) -> None:

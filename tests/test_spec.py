@@ -131,7 +131,7 @@ def test_depths_survive_every_form(depths: list[int]) -> None:
 
 def test_unknown_notebook_parameter_is_an_error() -> None:
     names = {"model": "embedded", "roundz": 3, "_hidden": 1, "In": [], "get_ipython": print}
-    with pytest.raises(SpecError, match="unknown parameter roundz"):
+    with pytest.raises(SpecError, match=r"unknown parameter roundz.*did you mean rounds\?"):
         parameters.read(names)
 
 

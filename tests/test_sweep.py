@@ -175,7 +175,17 @@ def test_more_rounds_extend_a_sweep(measured: store.Recorded, tmp_path: Path) ->
     folder = tmp_path / "tiny" / "samples"
     folder.mkdir(parents=True)
     (folder / measured.path.name).write_bytes(measured.path.read_bytes())
-    more = measure(tmp_path, dataclasses.replace(TINY, rounds=3))
+    told: list[tuple[int, int]] = []
+
+    class Telling(Silent):
+        def update(self, done: int, total: int, doing: str) -> None:
+            super().update(done, total, doing)
+            told.append((done, total))
+
+    spec = dataclasses.replace(TINY, rounds=3)
+    more = sweep.measure(spec, "depth_sweep", "tiny", tmp_path, progress=Telling())
+    assert {total for _, total in told} == {2}  # what is to be done, from the beginning on
+    assert told[-1] == (2, 2)
     assert {s.round for s in more.samples} == {0, 1, 2}
     assert more.samples[: len(measured.samples)] == measured.samples
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from analysis import explain, markdown_table, report, tables
+from analysis import explain, markdown_table, report, tables, terminal
 from analysis.stats import LIKE_THESE, Interval
 from analysis.store import Recorded
 
@@ -51,6 +51,17 @@ def test_speed_against_no_drafting_is_paired(make_recorded: Callable[..., Record
     assert ratios == pytest.approx([0.8, 0.5], rel=1e-3)
     low, high = (float(x) for x in shown[2].partition("[")[2].rstrip("]").split(","))
     assert high - low < 0.01
+
+
+def test_a_table_on_a_narrow_terminal_cuts_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    terminal.show_rows([{"tokens/step": "2.3456789 [1.2345678, 3.4567891]", "n": "12345678901"}])
+    shown = capsys.readouterr().out
+    digits = "".join(c for c in shown if c.isdigit())
+    assert sorted(digits) == sorted("23456789123456783456789112345678901")
+    assert "…" not in shown
 
 
 def test_a_markdown_table_cuts_nothing_and_lines_numbers_up() -> None:
