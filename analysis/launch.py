@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from analysis import machine, model, placement, steps, store
 from analysis.engines import choose
@@ -23,6 +23,7 @@ from analysis.records import Launch, Sample
 from analysis.request import Request, ask, groups, requests
 from analysis.spec import ARMS, BESIDE_ARM, SweepSpec
 
+T = TypeVar("T")
 Done = set[tuple[Any, ...]]  # the samples that are there, by :func:`analysis.store.sample_key`
 WARM_UP_MS = 1000.0  # a small model answers one request before clocks and caches have settled
 
@@ -215,20 +216,26 @@ def _ask_in_turns(
     """Make all requests, each of all launches before the next one.
 
     A dead engine drops out with the request that found it dead, which is stored with its error.
-    Who begins moves on by one each time, and the order is reversed once all have begun, so that no
-    launch always follows the same one.
     """
     alone, dead = len(runs) == 1, set[str]()
     places = sorted({place for run in runs for place in run.todo})
     for i, place in enumerate(places):
         tell(i / len(places))
-        turned, first = divmod(place, len(runs))
-        order = (runs[first:] + runs[:first])[:: -1 if turned % 2 else 1]
-        for run in order:
+        for run in turns(runs, place):
             if place in run.todo and run.launch.launch not in dead:
                 _ask_group(run, place, writer, company, done, alone=alone)
                 if not run.alive():
                     dead.add(run.launch.launch)
+
+
+def turns(launches: Sequence[T], place: int) -> list[T]:
+    """Return the order in which launches make the request of a place.
+
+    Who begins moves on by one each time, and the order is reversed once all have begun, so that no
+    launch always follows the same one.
+    """
+    turned, first = divmod(place, len(launches))
+    return [*launches[first:], *launches[:first]][:: -1 if turned % 2 else 1]
 
 
 def _ask_group(
@@ -243,11 +250,11 @@ def _ask_group(
     """Make the requests of one place and store what was missing."""
     group, began = run.todo[place], time.monotonic()
     while True:
-        turns = [(run.engine, group)]
+        both = [(run.engine, group)]
         if run.other is not None and len(_both(run.bench, group[0])) == 2:
-            turns.append((run.other, [_both(run.bench, r)[1] for r in group]))
-            turns = turns[::-1] if place % 2 else turns
-        for asked, wanted in turns:
+            both.append((run.other, [_both(run.bench, r)[1] for r in group]))
+            both = both[::-1] if place % 2 else both
+        for asked, wanted in both:
             stored = set()
             answers = ask(run.bench.spec, asked, run.blank, wanted, place, company)
             for request, (sample, traced) in zip(wanted, answers, strict=True):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from analysis import report, store, sweep
 from analysis.engines import binary
 from analysis.errors import EngineError, ModelError, StoreError
 from analysis.folders import REPLAY_VARIABLE
+from analysis.launch import turns
 from analysis.prompts import Encoded, Prompt
 from analysis.records import Sample
 from analysis.request import groups, requests
@@ -44,6 +47,28 @@ def test_rounds_alternate_so_that_drift_falls_on_all_depths() -> None:
     assert [p.order for p in planned] == list(range(9))
 
 
+def test_turns_are_balanced() -> None:
+    """Over all turns, each is at each place as often, and follows each other one as often."""
+    orders = [turns((0, 1, 2), place) for place in range(6)]
+    places = Counter((at, x) for order in orders for at, x in enumerate(order))
+    assert set(places.values()) == {2}
+    assert len(places) == 9
+    followers = Counter(pair for order in orders for pair in pairwise(order))
+    assert set(followers.values()) == {2}
+    assert len(followers) == 6
+
+
+@pytest.mark.parametrize(("in_turns", "told"), [(False, 100), (True, None)])
+def test_device_memory_is_told_of_a_launch_that_is_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_turns: bool, told: int | None
+) -> None:
+    monkeypatch.setattr("analysis.machine.device_memory_mib", lambda: 100)
+    spec = dataclasses.replace(
+        TINY, rounds=1, prompts=1, workloads=("short",), lossless_prompts=0, in_turns=in_turns
+    )
+    assert {s.peak_device_mib for s in measure(tmp_path, spec).samples} == {told}
+
+
 def test_launches_side_by_side_make_the_same_request_before_the_next_one(
     measured: store.Recorded, tmp_path: Path
 ) -> None:
@@ -51,10 +76,9 @@ def test_launches_side_by_side_make_the_same_request_before_the_next_one(
     assert measured.run.spec["in_turns"]
     for number in (0, 1):
         own = [s for s in measured.samples if s.round == number and not s.warm_up]
-        turns = [[s.depth for s in own[i : i + 2]] for i in range(0, len(own), 2)]
-        assert all(sorted(depths) == [0, 2] for depths in turns)
-        assert len({(*depths,) for depths in turns}) == 2  # each is first at times
-        assert {s.peak_device_mib for s in own} == {None}
+        orders = [[s.depth for s in own[i : i + 2]] for i in range(0, len(own), 2)]
+        assert all(sorted(depths) == [0, 2] for depths in orders)
+        assert len({(*depths,) for depths in orders}) == 2  # each is first at times
     apart = measure(tmp_path, dataclasses.replace(TINY, in_turns=False))
     assert "in_turns" not in apart.run.spec
     assert apart.run.key != measured.run.key
