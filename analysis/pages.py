@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import logging
 import os
 import shlex
 import shutil
@@ -115,10 +114,6 @@ def run_notebook(
                     progress_bar=False, log_output=False, cwd=str(Path.cwd()), config=Config(_IPC),
                     shutdown_kernel="immediate",  # an interrupt must not wait for the kernel
                 )  # fmt: skip
-            except KeyboardInterrupt:
-                # What waited for the kernel is given up with it; that needs no word of its own.
-                logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-                raise
             except DeadKernelError:
                 raise SeriesError(
                     f"the kernel of {notebook} ended", "interrupted or killed",

