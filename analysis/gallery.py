@@ -35,7 +35,7 @@ def names(folder: Path | None = None) -> list[str]:
     machines = folder or machines_folder()
     if not machines.is_dir():
         return []
-    return sorted(p.name for p in machines.iterdir() if any(p.glob("samples/*.jsonl")))
+    return sorted(p.name for p in machines.iterdir() if store.files(p / "samples"))
 
 
 def sweeps(folder: Path | None = None) -> list[report.Sweep]:

@@ -177,6 +177,7 @@ def _stored(plans: Path, notebook: str, questions: Sequence[Question]) -> Plans:
 
 def stored_needs(folder: Path | None = None) -> list[tuple[Question, Laid]]:
     """Return what the machines' planners said was needed, of every question that is stored."""
-    files = sorted((folder or machines_folder()).glob("*/samples/plans/*.jsonl"))
+    plans = sorted((folder or machines_folder()).glob("*/samples/plans"))
+    files = [path for here in plans for path in store.files(here)]
     answers = [item for path in files for item in _answers(store.read(path)).items()]
     return [(question, laid) for question, laid in answers if question.budget_mib is None]

@@ -57,10 +57,17 @@ class Recorded:
 def files(samples: Path, notebook: str = "*") -> list[Path]:
     """Return the samples files of a notebook; one whose name holds odd signs is none.
 
-    Their names stand on pages, and a folder may come from anybody.
+    Their names stand on pages, and a folder may come from anybody. A file without its first line
+    is none yet: a run is about to begin there, or was killed in that moment.
     """
     found = sorted(samples.glob(f"{notebook}-*.jsonl"))
-    return [path for path in found if re.fullmatch(r"[\w.-]+", path.name, re.ASCII)]
+    plain = [path for path in found if re.fullmatch(r"[\w.-]+", path.name, re.ASCII)]
+    return [path for path in plain if _begun(path)]
+
+
+def _begun(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.readline().endswith(b"\n")
 
 
 def sample_key(sample: Sample) -> tuple[Any, ...]:
@@ -77,14 +84,20 @@ def read(path: Path) -> Recorded:
     Raises
     ------
     StoreError
-        If the file is missing, of a later format, damaged before its last line, or holds a
-        request twice. The file itself is never changed by reading.
+        If the file is missing, without a whole line, of a later format, damaged before its last
+        line, or holds a request twice. The file itself is never changed by reading.
     """
     if not path.is_file():
         raise StoreError(
             f"no samples at {path.name}", "no such file", "run the notebook to measure them"
         )
     lines, torn = _lines(path.read_bytes())
+    if not lines:
+        raise StoreError(
+            f"{path.name} holds nothing yet",
+            "no whole line: a run is about to begin there, or was killed in that moment",
+            "run the notebook again; it writes the file anew",
+        )
     records: dict[str, list[Any]] = {kind: [] for kind in KINDS}
     for number, line in enumerate(lines, 1):
         kind, record = _parse(path, number, line)

@@ -136,6 +136,8 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
         "the run calls itself"),
     "a torn line": (cut, "interrupted write"),
     "a damaged line": (damage, "is damaged"),
+    "a run that never began": (
+        lambda f: (f / "samples" / "depth_sweep-aaaaaaaaaaaa.jsonl").touch(), "holds nothing yet"),
     "a failed request": (sample(error="it broke"), "requests failed"),
     "steps that are gone": (lambda f: traced_of(f).unlink(), "traced samples have no steps"),
     "a page out of order": (

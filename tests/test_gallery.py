@@ -128,6 +128,6 @@ def test_samples_that_lack_requests_are_told(copied: Path) -> None:
 
 def test_a_quick_run_is_named_to_who_asks_for_the_full_one(tmp_path: Path) -> None:
     (tmp_path / "box-quick" / "samples").mkdir(parents=True)
-    (tmp_path / "box-quick" / "samples" / "depth_sweep-0123456789ab.jsonl").touch()
+    (tmp_path / "box-quick" / "samples" / "depth_sweep-0123456789ab.jsonl").write_text("{}\n")
     with pytest.raises(StoreError, match="its quick run is box-quick"):
         gallery.machine("box", tmp_path)

@@ -58,11 +58,13 @@ def started(folder: Path) -> psutil.Popen:
     )  # fmt: skip
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
-        for file in folder.glob("killed-box/samples/*.jsonl"):
+        for file in store.files(folder / "killed-box" / "samples"):
             deep = [s for s in store.read(file).samples if s.depth == 2]
             if any(not s.warm_up for s in deep):
                 return process
         time.sleep(0.01)
+    process.kill()
+    process.wait()
     pytest.fail("nothing was measured")
 
 

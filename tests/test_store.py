@@ -59,6 +59,21 @@ def test_a_torn_last_line_is_set_aside_and_nothing_else_lost(tmp_path: Path, cut
     assert path.with_suffix(".torn").read_bytes().startswith(b'{"kind":"sample"')
 
 
+@pytest.mark.parametrize("content", [b"", b'{"kind":"run","format'], ids=["empty", "torn"])
+def test_a_run_that_has_not_begun_is_no_run_yet(tmp_path: Path, content: bytes) -> None:
+    """Killed while its file was made, or read in that moment by a page of the other runs."""
+    path = tmp_path / "depth_sweep-a.jsonl"
+    path.write_bytes(content)
+    other = filled(tmp_path / "depth_sweep-b.jsonl")
+    assert store.files(tmp_path, "depth_sweep") == [other]
+    with pytest.raises(StoreError, match=r"holds nothing yet.*run the notebook again"):
+        store.read(path)
+    assert path.read_bytes() == content
+    filled(path)
+    assert path.read_bytes() == other.read_bytes()
+    assert store.files(tmp_path) == [path, other]
+
+
 def test_a_killed_writer_loses_no_finished_sample(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     process = subprocess.Popen([sys.executable, "-c", WRITE_FOREVER, str(path)])
