@@ -26,6 +26,7 @@ from analysis.spec import ARMS, BESIDE_ARM, SweepSpec
 T = TypeVar("T")
 Done = set[tuple[Any, ...]]  # the samples that are there, by :func:`analysis.store.sample_key`
 WARM_UP_MS = 1000.0  # a small model answers one request before clocks and caches have settled
+WARM_UP_SHARE = 0.25  # what an engine has of it at least where others beside it warm the clocks
 
 
 @dataclass(frozen=True)
@@ -218,12 +219,13 @@ def _ask_in_turns(
     A dead engine drops out with the request that found it dead, which is stored with its error.
     """
     alone, dead = len(runs) == 1, set[str]()
+    warm_up_ms = WARM_UP_MS * max(1 / max(len(runs), 1), WARM_UP_SHARE)
     places = sorted({place for run in runs for place in run.todo})
     for i, place in enumerate(places):
         tell(i / len(places))
         for run in turns(runs, place):
             if place in run.todo and run.launch.launch not in dead:
-                _ask_group(run, place, writer, company, done, alone=alone)
+                _ask_group(run, place, writer, company, done, warm_up_ms, alone=alone)
                 if not run.alive():
                     dead.add(run.launch.launch)
 
@@ -244,6 +246,7 @@ def _ask_group(
     writer: store.Writer,
     company: machine.Company,
     done: Done,
+    warm_up_ms: float,
     *,
     alone: bool,
 ) -> None:
@@ -265,7 +268,7 @@ def _ask_group(
                     steps.append(writer.path, sample, None if sample.warm_up else traced)
                     writer.add(sample)
                     stored.add(key)
-        warming = group[0].warm_up and (time.monotonic() - began) * 1e3 <= WARM_UP_MS
+        warming = group[0].warm_up and (time.monotonic() - began) * 1e3 <= warm_up_ms
         if not warming or not run.alive():
             return
 

@@ -222,8 +222,7 @@ class SweepSpec:
         """
         if self.in_turns is not None:
             return self.in_turns
-        plain = len(self.arms) == 1 and not self.device and self.engine == ENGINES[0]
-        return self.model == EMBEDDED and plain
+        return self.model == EMBEDDED and not self.device
 
     @property
     def drafts_by_model(self) -> bool:

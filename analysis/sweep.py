@@ -202,7 +202,7 @@ def _tell(
     arm = "" if now[0].arm == spec.arm else f", {now[0].arm}"
     doing = f"depth {now[0].depth}{arm}"
     if len(now) > 1:
-        doing = f"round {now[0].round + 1}, depths in turns, {share:.0%}"
+        doing = f"round {now[0].round + 1}, {len(now)} launches in turns, {share:.0%}"
     progress.update(made + int(share * len(now)), total, doing)
 
 

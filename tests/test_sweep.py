@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -24,6 +26,7 @@ from analysis.prompts import Encoded, Prompt
 from analysis.records import Sample
 from analysis.request import groups, requests
 from analysis.spec import SweepSpec
+from tests import faults
 from tests.conftest import Silent, at_work, interruptible
 
 TINY = SweepSpec(
@@ -56,6 +59,23 @@ def test_turns_are_balanced() -> None:
     followers = Counter(pair for order in orders for pair in pairwise(order))
     assert set(followers.values()) == {2}
     assert len(followers) == 6
+
+
+@pytest.mark.parametrize(("depths", "warm_ups"), [((0,), 7), ((0, 2), 4), ((0, 1, 2, 3, 4), 2)])
+def test_launches_side_by_side_share_the_second_of_warm_up(
+    fake: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    depths: tuple[int, ...],
+    warm_ups: int,
+) -> None:
+    """By a clock on which each request takes 150 ms; a quarter of the second is the least."""
+    clock = itertools.count(step=0.15)
+    monkeypatch.setattr("analysis.launch.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("analysis.launch.WARM_UP_MS", 1000.0)
+    spec = faults.spec(fake, depths=depths, in_turns=True)
+    made = Counter(s.launch for s in faults.measured(spec, tmp_path).samples if s.warm_up)
+    assert list(made.values()) == [warm_ups] * len(depths)
 
 
 @pytest.mark.parametrize(("in_turns", "told"), [(False, 100), (True, None)])
@@ -97,8 +117,9 @@ def test_launches_side_by_side_make_the_same_request_before_the_next_one(
         ({}, True),
         ({"model": "mine.gguf"}, False),
         ({"device": "emulated"}, False),
-        ({"engine": "tracer"}, False),
-        ({"more_arms": ("evicted",), "gpu_layers": 1}, False),
+        ({"engine": "tracer"}, True),
+        ({"more_drafters": ("ngram-mod",)}, True),
+        ({"model": "mine.gguf", "more_drafters": ("ngram-mod",)}, False),
         ({"in_turns": False}, False),
         ({"model": "mine.gguf", "in_turns": True}, True),
     ],

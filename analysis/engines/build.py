@@ -2,7 +2,8 @@
 
 Run as ``python -m analysis.engines.build``; it uses the standard library alone, so that it works
 before anything is installed. The wheel is kept in the user's cache, by requirement, extra CMake
-flags (``SPECDEPTH_CMAKE_ARGS``) and processor, since the build is tuned to it.
+flags (``SPECDEPTH_CMAKE_ARGS``) and processor, since the build is tuned to it. Built again by the
+same compiler it is the same, byte by byte: an engine's checksum tells which runs may go on.
 """
 
 from __future__ import annotations
@@ -17,6 +18,15 @@ import tempfile
 from pathlib import Path
 
 VARIABLE = "SPECDEPTH_CMAKE_ARGS"
+# Sources and build lie in folders of random names, which must not get into the programs, nor into
+# their build ids through the run-time paths that they have until they are installed.
+RECIPE = """\
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+if(NOT MSVC)
+  add_compile_options(
+    "$<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}=llama-cpp-python>")
+endif()
+"""
 ENVIRONMENT = Path(__file__).resolve().parent.parent.parent / "environment.yml"
 
 
@@ -43,7 +53,7 @@ def cached_wheel(line: str, extra: str) -> Path:
         platform.processor(),
     )
     system = f"{platform.system()} {platform.machine()} {platform.libc_ver()}"
-    key = hashlib.sha256("\n".join([line, extra, system, cpu]).encode()).hexdigest()
+    key = hashlib.sha256("\n".join([line, extra, RECIPE, system, cpu]).encode()).hexdigest()
     return Path(base) / "specdepth" / "engine" / key[:16]
 
 
@@ -68,8 +78,13 @@ def build(folder: Path, line: str, extra: str) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as aside:
         wanted = Path(aside) / "requirement.txt"
         wanted.write_text(line + "\n")
-        command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", aside, "-r"]
-        environment = os.environ | ({"CMAKE_ARGS": extra} if extra else {})
+        # pip's own cache takes a wheel that was built with other flags for the same.
+        command = [sys.executable, "-m", "pip", "wheel", "--no-cache-dir", "--no-deps"]
+        command += ["-w", aside, "-r"]
+        recipe = Path(aside) / "recipe.cmake"
+        recipe.write_text(RECIPE)
+        flags = f'-DCMAKE_PROJECT_INCLUDE="{recipe.as_posix()}" {extra}'
+        environment = os.environ | {"CMAKE_ARGS": flags.strip()}
         subprocess.run([*command, str(wanted)], check=True, env=environment)
         (wheel,) = Path(aside).glob("llama_cpp_python-*.whl")
         target = folder / wheel.name
