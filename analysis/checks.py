@@ -104,8 +104,8 @@ def _failures(sweep: Sweep) -> list[str]:
 
 
 def _rounds(sweep: Sweep) -> int:
-    """Return how many rounds there are; a run may have been extended since it began."""
-    return int(sweep.timed["round"].max()) + 1
+    """Return how many rounds there should be; a run may have been extended since it began."""
+    return max(int(sweep.timed["round"].max()) + 1, int(sweep.recorded.run.spec["rounds"]))
 
 
 def _launched(sweep: Sweep) -> int:

@@ -1,6 +1,7 @@
 """The engine's build: where its wheel is kept, and when it is used again."""
 
 import shlex
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -38,7 +39,7 @@ def test_a_wheel_is_built_anew_for_other_flags(
         asked.append((command, env["CMAKE_ARGS"]))
         (Path(command[command.index("-w") + 1]) / "llama_cpp_python-1-any.whl").touch()
 
-    monkeypatch.setattr(build.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     build.build(tmp_path, LINE, "-DGGML_CUDA=ON")
     ((command, flags),) = asked
     assert "--no-cache-dir" in command

@@ -118,10 +118,12 @@ def test_a_page_that_broke_off_is_not_complete(copied: Path) -> None:
     assert "did not run through" in status.executed([status.read(path, "x")], lambda *_: "")
 
 
-def test_samples_that_lack_requests_are_told(copied: Path) -> None:
+@pytest.mark.parametrize("ends_in", ["a request", "a round"])
+def test_samples_that_lack_requests_are_told(copied: Path, ends_in: str) -> None:
     (samples,) = copied.glob("samples/*.jsonl")
     lines = samples.read_text().splitlines()
-    samples.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
+    last = next(i for i, line in enumerate(lines) if '"round":4' in line)
+    samples.write_text("\n".join(lines[: last if ends_in == "a round" else last // 2]) + "\n")
     (row,) = status.measured(copied.parent).to_dict("records")
     assert "requests are there" in row["complete"]
 
