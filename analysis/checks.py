@@ -104,8 +104,8 @@ def _failures(sweep: Sweep) -> list[str]:
 
 
 def _rounds(sweep: Sweep) -> int:
-    """Return how many rounds there should be; a run may have been extended since it began."""
-    return max(int(sweep.timed["round"].max()) + 1, int(sweep.recorded.run.spec["rounds"]))
+    """Return how many rounds there are; a run may have been extended since it began."""
+    return int(sweep.timed["round"].max()) + 1
 
 
 def _launched(sweep: Sweep) -> int:
@@ -119,7 +119,8 @@ def incomplete(sweep: Sweep) -> list[str]:
     prompts = sum(
         spec["long_prompts"] if w == "long" else spec["prompts"] for w in spec["workloads"]
     )
-    planned = _launched(sweep) if spec.get("adaptive") else len(spec["depths"]) * _rounds(sweep)
+    rounds = max(_rounds(sweep), spec["rounds"])
+    planned = _launched(sweep) if spec.get("adaptive") else len(spec["depths"]) * rounds
     wanted = prompts * planned
     got = len(sweep.timed)
     found = []

@@ -232,12 +232,15 @@ def test_each_kind_of_column_has_its_order_and_what_is_missing_comes_last(
     """Cells that span rows are said by each of their rows from then on."""
     script = (html / "_static" / "tables.js").read_text()
     table = """<article class="bd-article"><table class="dataframe"><thead><tr>
-        <th>work</th><th>speed</th><th>memory</th><th>from</th><th>version</th></tr></thead><tbody>
+        <th>work</th><th>speed</th><th>memory</th><th>from</th><th>version</th><th>best</th></tr></thead>
+        <tbody>
         <tr><th rowspan="3">a</th><td>1,200 [1, 2]</td><td>18,864 of 32,768 MiB</td>
-          <td>2026-11-30 04:41</td><td>3.11.7</td></tr>
-        <tr><td>–</td><td>41.4 of 48 GB</td><td>2026-11-29 22:15</td><td>0.13.2</td></tr>
-        <tr><td>90</td><td>33.54 of 96 GiB</td><td>2026-11-29 21:22</td><td>3.11.2</td></tr>
-        <tr><th>b</th><td>−3.5%</td><td>–</td><td>2026-11-30 12:48</td><td>3.2.0</td></tr>
+          <td>2026-11-30 04:41</td><td>3.11.7</td><td>depth 1: 0.72</td></tr>
+        <tr><td>–</td><td>41.4 of 48 GB</td><td>2026-11-29 22:15</td><td>0.13.2</td><td>–</td></tr>
+        <tr><td>90</td><td>33.54 of 96 GiB</td><td>2026-11-29 21:22</td><td>3.11.2</td>
+          <td>depth 10: 0.5</td></tr>
+        <tr><th>b</th><td>−3.5%</td><td>–</td><td>2026-11-30 12:48</td><td>3.2.0</td>
+          <td>depth 1: 0.638</td></tr>
         </tbody></table></article>"""
     page = chromium.new_page()
     page.set_content(f"{table}<script>{script}</script>")
@@ -245,7 +248,7 @@ def test_each_kind_of_column_has_its_order_and_what_is_missing_comes_last(
 
     def press(name: str) -> list[str]:
         page.get_by_role("button", name=name).click()
-        return column(found, ["work", "speed", "memory", "from", "version"].index(name))
+        return column(found, ["work", "speed", "memory", "from", "version", "best"].index(name))
 
     assert press("speed") == ["−3.5%", "90", "1,200 [1, 2]", "–"]
     assert column(found, 0) == ["b", "a", "a", "a"]
@@ -255,6 +258,7 @@ def test_each_kind_of_column_has_its_order_and_what_is_missing_comes_last(
         "11-29 21:22", "11-29 22:15", "11-30 04:41", "11-30 12:48",
     ]  # fmt: skip
     assert press("version") == ["0.13.2", "3.2.0", "3.11.2", "3.11.7"]
+    assert press("best") == ["depth 1: 0.638", "depth 1: 0.72", "depth 10: 0.5", "–"]
     page.close()
 
 

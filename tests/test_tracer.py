@@ -126,11 +126,16 @@ def test_a_prompt_that_does_not_fit_is_refused_and_the_child_lives(tracer: Engin
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("gone", [False, True], ids=["dying", "gone"])
 def test_a_child_that_dies_is_reported_by_its_signal(
-    number: signal.Signals, embedded: Path, tmp_path: Path
+    number: signal.Signals, gone: bool, embedded: Path, tmp_path: Path
 ) -> None:
+    """Once it is gone nobody reads what it is told, and the rest of that stays with us."""
     with engine(TRACER, 1, embedded, tmp_path) as started:
+        child = psutil.Process(started.pid)
         os.kill(started.pid, number)
+        while gone and child.status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.005)
         said = rf"the tracer ended while asked to complete, with signal {number.name}"
         with pytest.raises(EngineError, match=said):
             complete(started, (1, 2, 3))

@@ -191,7 +191,8 @@ class Child(ABC):
             _end_group(process.pid)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
-                    pipe.close()
+                    with suppress(OSError):  # what a dead child was still to be told
+                        pipe.close()
 
 
 class Engine(Child):
