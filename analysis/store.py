@@ -62,7 +62,7 @@ def files(samples: Path, notebook: str = "*") -> list[Path]:
     """
     found = sorted(samples.glob(f"{notebook}-*.jsonl"))
     plain = [path for path in found if re.fullmatch(r"[\w.-]+", path.name, re.ASCII)]
-    return [path for path in plain if _begun(path)]
+    return [path for path in plain if path.is_file() and _begun(path)]
 
 
 def _begun(path: Path) -> bool:

@@ -64,6 +64,7 @@ def test_a_run_that_has_not_begun_is_no_run_yet(tmp_path: Path, content: bytes) 
     """Killed while its file was made, or read in that moment by a page of the other runs."""
     path = tmp_path / "depth_sweep-a.jsonl"
     path.write_bytes(content)
+    (tmp_path / "depth_sweep-folder.jsonl").mkdir()
     other = filled(tmp_path / "depth_sweep-b.jsonl")
     assert store.files(tmp_path, "depth_sweep") == [other]
     with pytest.raises(StoreError, match=r"holds nothing yet.*run the notebook again"):
